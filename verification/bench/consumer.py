@@ -15,26 +15,16 @@ import sys
 import time
 from typing import Any, Protocol
 
-import psutil
-
 import inbox
 from local.stack.environment import TOPIC
 from outbox_emulators.process import announce
 from verification.bench.baselines.receivers import ByHand, InTurn
-from verification.bench.effects import Effects, Memory, Open, Postgres, Sqlite
-from verification.bench.effects_in_cosmos import CosmosDb
+from verification.bench.effects import Effects, Sqlite
 
 SUBSCRIPTION = "all"
 INBOX, BY_HAND, IN_TURN = "inbox", "by-hand", "in-turn"
-SQLITE, MEMORY, POSTGRESQL, COSMOS = "SQLite", "memory", "PostgreSQL", "Cosmos DB"
 
 _ACCEPT_S = 5.0
-_STORES: dict[str, Open] = {
-    SQLITE: Sqlite.open,
-    MEMORY: Memory.open,
-    POSTGRESQL: Postgres.open,
-    COSMOS: CosmosDb.open,
-}
 # Until the last completions are answered.
 _SETTLED_S = 0.3
 
@@ -55,15 +45,8 @@ async def consume(arguments: argparse.Namespace) -> dict[str, Any]:
     Raises:
         RuntimeError: An effect was not the next of its key.
     """
-    process = psutil.Process()
-    resident: list[int] = []
-    effects = Effects(
-        arguments.events, every=arguments.every, sample=lambda: resident.append(process.memory_info().rss)
-    )
-    async with (
-        _STORES[arguments.store](arguments.database, arguments.sessions) as store,
-        inbox.connect(os.environ["SERVICEBUS"]) as client,
-    ):
+    effects, store = Effects(arguments.events), Sqlite(arguments.database)
+    async with inbox.connect(os.environ["SERVICEBUS"]) as client:
         receiving: Receiving
         names = TOPIC, SUBSCRIPTION
         sizes = {"sessions": arguments.sessions, "prefetch": arguments.prefetch}
@@ -87,26 +70,17 @@ async def consume(arguments: argparse.Namespace) -> dict[str, Any]:
         await running
         if effects.wrong:
             raise RuntimeError(f"the measurement is invalid: {effects.wrong}")
-        return {
-            "seconds": effects.at - began_at,
-            "processor": time.process_time() - began,
-            "resident": resident,
-        }
+        return {"seconds": effects.at - began_at, "processor": time.process_time() - began}
 
 
 def main() -> None:
-    """Receive with the connection string in SERVICEBUS.
-
-    Prints seconds, and the resident size in bytes, as JSON.
-    """
+    """Receive with the connection string in SERVICEBUS, and print seconds as JSON."""
     parser = argparse.ArgumentParser(prog="python -m verification.bench.consumer", description=__doc__)
     parser.add_argument("kind", choices=(INBOX, BY_HAND, IN_TURN))
-    parser.add_argument("store", choices=_STORES)
-    parser.add_argument("database", help="a path, a URL, or a connection string")
+    parser.add_argument("database", help="the path of a file of SQLite")
     parser.add_argument("--events", type=int, required=True, help="number of effects after which to end")
-    parser.add_argument("--sessions", type=int, default=16)
-    parser.add_argument("--prefetch", type=int, default=50)
-    parser.add_argument("--every", type=int, default=0, help="events between two samples of the resident size")
+    parser.add_argument("--sessions", type=int, required=True)
+    parser.add_argument("--prefetch", type=int, required=True)
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.WARNING)
     print(json.dumps(asyncio.run(consume(arguments))), flush=True)

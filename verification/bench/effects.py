@@ -1,6 +1,6 @@
-"""The effect that consumers of a benchmark have for an event, in each kind of store: count it for its key, once.
+"""The effect that consumers of a benchmark have for an event, in SQLite: count it for its key, once.
 
-Of each store there are three handlers: as `docs/receiving-events.md` has it, the same by hand, and without a note.
+There are three handlers: as `docs/receiving-events.md` has it, the same by hand, and without a note.
 """
 
 from __future__ import annotations
@@ -9,12 +9,10 @@ import asyncio
 import json
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Protocol, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from azure.servicebus import ServiceBusReceivedMessage
-from psycopg_pool import AsyncConnectionPool
 
 import inbox
 from local.stack.environment import TOPIC
@@ -34,11 +32,8 @@ class Effects:
         wrong: What was wrong, if anything.
     """
 
-    def __init__(self, expected: int, *, every: int = 0, sample: Callable[[], None] = lambda: None) -> None:
-        """`sample` is called after each `every` effects; never if that is 0."""
+    def __init__(self, expected: int) -> None:
         self._expected = expected
-        self._every = every
-        self._sample = sample
         self._last: dict[str, int] = {}
         self._count = 0
         self.done = asyncio.Event()
@@ -53,31 +48,9 @@ class Effects:
             self.done.set()
         self._last[key] = number
         self._count += 1
-        if self._every and self._count % self._every == 0:
-            self._sample()
         if self._count == self._expected:
             self.at = time.monotonic()
             self.done.set()
-
-
-class Store(Protocol):
-    """A consumer's database, open."""
-
-    def with_inbox(self, effects: Effects) -> WithInbox:
-        """Return the handler with the store of `inbox`."""
-
-    def by_hand(self, effects: Effects) -> Handle:
-        """Return a handler with the same effect and a note of it in one transaction.
-
-        It uses nothing but the driver.
-        """
-
-    def without_once(self, effects: Effects) -> Handle:
-        """Return a handler with the effect alone."""
-
-
-Open = Callable[[str, int], AbstractAsyncContextManager[Store]]
-"""Opens a database, for a number of sessions at a time."""
 
 
 def number_of(body: bytes) -> int:
@@ -95,7 +68,6 @@ _HANDLED = (
     "CREATE INDEX IF NOT EXISTS handled_at ON handled (consumer, at)",
 )
 _NOTE = "INSERT INTO handled VALUES ('default', ?, ?, ?, ?) ON CONFLICT DO NOTHING"
-_COUNT_PG, _NOTE_PG = (text.replace("?", "%s").encode() for text in (_COUNT, _NOTE))
 
 
 class Sqlite:
@@ -104,13 +76,8 @@ class Sqlite:
     def __init__(self, path: str) -> None:
         self._path = path
 
-    @classmethod
-    @asynccontextmanager
-    async def open(cls, path: str, sessions: int) -> AsyncIterator[Sqlite]:
-        """Open it; each handler then has a connection of its own."""
-        yield cls(path)
-
     def with_inbox(self, effects: Effects) -> WithInbox:
+        """Return the handler with the store of `inbox`."""
         database = _prepared(inbox.SqliteConnection(self._path))
         store = inbox.SqliteStore(database)
 
@@ -125,6 +92,7 @@ class Sqlite:
         return handle
 
     def by_hand(self, effects: Effects) -> Handle:
+        """Return a handler with the same effect and a note of it in one transaction, with the driver alone."""
         database = _prepared(sqlite3.connect(self._path, isolation_level=None))
         for statement in _HANDLED:
             database.execute(statement)
@@ -146,6 +114,7 @@ class Sqlite:
         return handle
 
     def without_once(self, effects: Effects) -> Handle:
+        """Return a handler with the effect alone."""
         database = _prepared(sqlite3.connect(self._path, isolation_level=None))
 
         async def handle(message: ServiceBusReceivedMessage) -> None:
@@ -162,103 +131,3 @@ def _prepared(database: ConnectionT) -> ConnectionT:
     database.execute("PRAGMA synchronous = NORMAL")
     database.execute(_SEEN)
     return database
-
-
-class Memory:
-    """Nothing but the receiver: what is kept ends with the process."""
-
-    def __init__(self) -> None:
-        self._times: dict[str, int] = {}
-
-    @classmethod
-    @asynccontextmanager
-    async def open(cls, _: str, sessions: int) -> AsyncIterator[Memory]:
-        """There is nothing to open."""
-        yield cls()
-
-    def _count(self, key: str) -> None:
-        self._times[key] = self._times.get(key, 0) + 1
-
-    def with_inbox(self, effects: Effects) -> WithInbox:
-        store = inbox.MemoryStore()
-
-        async def handle(message: inbox.Message) -> None:
-            number = number_of(message.body)
-            async with store.once(message) as arrival:
-                if arrival.first:
-                    self._count(message.key)
-            if arrival.first:
-                effects.add(message.key, number)
-
-        return handle
-
-    def by_hand(self, effects: Effects) -> Handle:
-        handled: set[tuple[str, str | None]] = set()
-
-        async def handle(message: ServiceBusReceivedMessage) -> None:
-            number, key = number_of(b"".join(message.body)), message.session_id or ""
-            if (key, message.message_id) not in handled:
-                handled.add((key, message.message_id))
-                self._count(key)
-                effects.add(key, number)
-
-        return handle
-
-    def without_once(self, effects: Effects) -> Handle:
-        async def handle(message: ServiceBusReceivedMessage) -> None:
-            number, key = number_of(b"".join(message.body)), message.session_id or ""
-            self._count(key)
-            effects.add(key, number)
-
-        return handle
-
-
-class Postgres:
-    """A database of PostgreSQL, and a pool with a connection for each session."""
-
-    def __init__(self, pool: AsyncConnectionPool) -> None:
-        self._pool = pool
-
-    @classmethod
-    @asynccontextmanager
-    async def open(cls, url: str, sessions: int) -> AsyncIterator[Postgres]:
-        """Connect, and make the tables."""
-        async with AsyncConnectionPool(url, min_size=sessions, max_size=sessions, open=False) as pool:
-            async with pool.connection() as connection:
-                for statement in (_SEEN, *_HANDLED):
-                    await connection.execute(statement.replace("REAL", "double precision").encode())
-            yield cls(pool)
-
-    def with_inbox(self, effects: Effects) -> WithInbox:
-        store = inbox.PostgresStore(self._pool.connection)
-
-        async def handle(message: inbox.Message) -> None:
-            number = number_of(message.body)
-            async with store.once(message) as arrival:
-                if arrival.first:
-                    await arrival.connection.execute(_COUNT_PG, (message.key,))
-            if arrival.first:
-                effects.add(message.key, number)
-
-        return handle
-
-    def by_hand(self, effects: Effects) -> Handle:
-        async def handle(message: ServiceBusReceivedMessage) -> None:
-            number, key = number_of(b"".join(message.body)), message.session_id or ""
-            async with self._pool.connection() as connection, connection.transaction():
-                note = await connection.execute(_NOTE_PG, (message.message_id, key, TOPIC, time.time()))
-                if note.rowcount:
-                    await connection.execute(_COUNT_PG, (key,))
-            if note.rowcount:
-                effects.add(key, number)
-
-        return handle
-
-    def without_once(self, effects: Effects) -> Handle:
-        async def handle(message: ServiceBusReceivedMessage) -> None:
-            number, key = number_of(b"".join(message.body)), message.session_id or ""
-            async with self._pool.connection() as connection:
-                await connection.execute(_COUNT_PG, (key,))
-            effects.add(key, number)
-
-        return handle

@@ -8,8 +8,7 @@ from __future__ import annotations
 import json
 import tempfile
 import uuid
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,14 +16,12 @@ from azure.servicebus import ServiceBusMessage
 
 from inbox import connect
 from local.stack.environment import TOPIC
-from local.stack.parts import Part, emulator
+from local.stack.parts import Part
 from verification.bench.benchmark import TIMES, Bound, Findings, Live, Plan, Table, Target, median, percent, shown
 from verification.bench.broker import Broker
-from verification.bench.consumer import BY_HAND, COSMOS, IN_TURN, INBOX, MEMORY, POSTGRESQL, SQLITE, SUBSCRIPTION
-from verification.bench.postgresql import running_server
+from verification.bench.consumer import BY_HAND, IN_TURN, INBOX, SUBSCRIPTION
 
-_PREFETCH, _NO_PREFETCH = 50, 1
-# With 0, the SDK does not keep the order of a session: docs/receiving-events.md.
+_PREFETCH = 50
 _LEAST_BY_HAND, _LEAST_IN_TURN = 0.9, 5.0
 _MESSAGES_IN_BATCH = 200
 _CALLED = {INBOX: "inbox", BY_HAND: "by hand", IN_TURN: "in turn"}
@@ -52,23 +49,6 @@ class Load:
         return self.keys * self.events
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A row of the table: what is received, into which store, how."""
-
-    load: Load
-    store: str = SQLITE
-    prefetch: int = _PREFETCH
-
-    @property
-    def name(self) -> str:
-        """For people."""
-        parts = [self.load.name, self.store]
-        if self.prefetch == _NO_PREFETCH:
-            parts.append("no prefetch")
-        return ", ".join(parts)
-
-
 @dataclass(slots=True)
 class Samples:
     """One candidate's turns: events a second, processor µs for an event, and the broker's share of its core."""
@@ -86,51 +66,44 @@ class Receiving:
 
     async def run(self, plan: Plan, live: Live) -> Findings:
         few, many = Load("few sessions", 8, 400, sessions=8), Load("many sessions", 200, 5, sessions=64)
-        places = [Place(few), Place(many)]
-        others = [Place(load, prefetch=_NO_PREFETCH) for load in (few, many)]
-        others += [Place(load, store) for store in (MEMORY, POSTGRESQL, COSMOS) for load in (few, many)]
-        found: dict[Place, dict[str, Samples]] = {}
+        found: dict[Load, dict[str, Samples]] = {}
         async with Broker(plan.scratch, subscriptions=[SUBSCRIPTION]) as broker:
             repeats = plan.pick(quick=3, full=6)
-            for place in places:
-                found[place] = await _take_turns(broker, place, (INBOX, BY_HAND), repeats, plan, live)
-            for place in others if plan.full else ():
-                found[place] = await _take_turns(broker, place, (INBOX, BY_HAND), 3, plan, live)
+            for load in (few, many):
+                found[load] = await _take_turns(broker, load, (INBOX, BY_HAND), repeats, plan, live)
             # It has one session at a time, whatever waits: a few are enough to know its rate.
             alone = Load(many.name, plan.pick(quick=5, full=20), many.events, sessions=1)
-            in_turn = await _take_turns(broker, Place(alone), (IN_TURN,), repeats, plan, live)
-        found[Place(many)] |= in_turn
-        return findings_of(found, Place(few), Place(many))
+            found[many] |= await _take_turns(broker, alone, (IN_TURN,), repeats, plan, live)
+        return findings_of(found)
 
 
 async def _take_turns(
-    broker: Broker, place: Place, kinds: Sequence[str], repeats: int, plan: Plan, live: Live
+    broker: Broker, load: Load, kinds: Sequence[str], repeats: int, plan: Plan, live: Live
 ) -> dict[str, Samples]:
     found = {kind: Samples() for kind in kinds}
     for repeat in range(repeats):
         shift = repeat % len(kinds)
         for kind in (*kinds[shift:], *kinds[:shift]):
-            live.step(f"receiving, {place.name}: {_CALLED[kind]}, {repeat + 1} of {repeats}")
-            await turn(broker, place, kind, plan.scratch, found[kind])
+            live.step(f"receiving, {load.name}: {_CALLED[kind]}, {repeat + 1} of {repeats}")
+            await turn(broker, load, kind, plan.scratch, found[kind])
             live.rate(found[kind].rates[-1], "events/s")
     return found
 
 
-async def turn(broker: Broker, place: Place, kind: str, scratch: Path, samples: Samples) -> None:
+async def turn(broker: Broker, load: Load, kind: str, scratch: Path, samples: Samples) -> None:
     """Run one turn of a candidate, whose samples are added.
 
     Raises:
         PartFailed: An effect was missing, or not the next of its key.
         RuntimeError: Not everything was settled, so that the next turn would receive it.
     """
-    load = place.load
     await fill(broker.connection_string, load.keys, load.events)
-    async with _database(place.store, scratch) as database:
-        options = {"--events": load.total, "--sessions": load.sessions, "--prefetch": place.prefetch}
+    with tempfile.TemporaryDirectory(dir=scratch) as folder:
+        options = {"--events": load.total, "--sessions": load.sessions, "--prefetch": _PREFETCH}
         with broker.on_a_core_of_its_own():
             # It inherits the cores that are left to this process.
             part = await Part.start(
-                *("consumer", "verification.bench.consumer", kind, place.store, database),
+                *("consumer", "verification.bench.consumer", kind, str(Path(folder) / "consumer.sqlite")),
                 *(str(each) for pair in options.items() for each in pair),
                 log=scratch / "consumer.log",
                 environment={"SERVICEBUS": broker.connection_string},
@@ -151,23 +124,6 @@ async def turn(broker: Broker, place: Place, kind: str, scratch: Path, samples: 
     samples.rates.append(load.total / measured["seconds"])
     samples.processor_us.append(measured["processor"] / load.total * 1e6)
     samples.broker.append(used / measured["seconds"])
-
-
-@asynccontextmanager
-async def _database(store: str, scratch: Path) -> AsyncIterator[str]:
-    """A new one: its path, its URL, or its connection string."""
-    with tempfile.TemporaryDirectory(dir=scratch) as folder:
-        if store == POSTGRESQL:
-            async with running_server(Path(folder)) as (url, _):
-                yield url
-        elif store == COSMOS:
-            part = await emulator("cosmos", "--port", "0", log=scratch / "cosmos.log")
-            try:
-                yield part.details["connection_string"]
-            finally:
-                await part.stop()
-        else:
-            yield str(Path(folder) / "consumer.sqlite")
 
 
 async def fill(connection_string: str, keys: int, events: int) -> None:
@@ -204,41 +160,45 @@ def _message(key: str, number: int) -> ServiceBusMessage:
     )
 
 
-def findings_of(found: dict[Place, dict[str, Samples]], *judged: Place) -> Findings:
-    """Return the targets of the judged places, and the table of all."""
+def findings_of(found: dict[Load, dict[str, Samples]]) -> Findings:
+    """Return the targets, and the table."""
     targets = [
         Target(
-            f"receiving, {place.name}: inbox against the SDK's receiver by hand",
-            _ratios(found[place], BY_HAND),
+            f"receiving, {_row_name(load)}: inbox against the SDK's receiver by hand",
+            _ratios(samples, BY_HAND),
             TIMES,
             Bound.AT_LEAST,
             _LEAST_BY_HAND,
         )
-        for place in judged
+        for load, samples in found.items()
     ]
     targets += [
         Target(
-            f"receiving, {place.name}: inbox against the SDK's receiver, one session after another",
+            f"receiving, {_row_name(load)}: inbox against the SDK's receiver, one session after another",
             _ratios(samples, IN_TURN),
             TIMES,
             Bound.AT_LEAST,
             _LEAST_IN_TURN,
         )
-        for place, samples in found.items()
+        for load, samples in found.items()
         if IN_TURN in samples
     ]
-    rows = tuple(_row(place, samples) for place, samples in found.items())
+    rows = tuple(_row(load, samples) for load, samples in found.items())
     return Findings(targets, [Table("Receiving", _COLUMNS, rows, _prose(found))])
+
+
+def _row_name(load: Load) -> str:
+    return f"{load.name}, SQLite"
 
 
 def _ratios(samples: dict[str, Samples], other: str) -> tuple[float, ...]:
     return tuple(ours / theirs for ours, theirs in zip(samples[INBOX].rates, samples[other].rates, strict=True))
 
 
-def _row(place: Place, samples: dict[str, Samples]) -> tuple[str, ...]:
+def _row(load: Load, samples: dict[str, Samples]) -> tuple[str, ...]:
     ours, hand = samples[INBOX], samples[BY_HAND]
     return (
-        place.name,
+        _row_name(load),
         shown(median(samples[IN_TURN].rates)) if IN_TURN in samples else "-",
         *(f"{median(each.rates):,.0f}" for each in (hand, ours)),
         shown(median(_ratios(samples, BY_HAND))),
@@ -260,17 +220,13 @@ _COLUMNS = (
 )
 
 
-def _prose(found: dict[Place, dict[str, Samples]]) -> str:
-    loads = {place.load.name: place.load for place in found}
+def _prose(loads: Iterable[Load]) -> str:
     described = "; ".join(
-        f"{name}: {load.keys:,} with {load.events:,} events each, {load.sessions} at a time"
-        for name, load in loads.items()
+        f"{load.name}: {load.keys:,} with {load.events:,} events each, {load.sessions} at a time" for load in loads
     )
     return (
         f"{described}. All events wait before the clock starts, and it stops at the last effect: a row that "
         "counts the events of a key, written in one transaction with the note that the event was handled. µs are "
         "processor time of the consumer's process, user and system. SQLite has its write-ahead log and "
-        "`synchronous = NORMAL`; PostgreSQL has `fsync`. PostgreSQL and the emulator of Cosmos DB run on the same "
-        "cores as the consumer. No prefetch is one of 1: `inbox` then has one message at a time, and asks for "
-        "each, while the receiver by hand asks for 50."
+        "`synchronous = NORMAL`."
     )
