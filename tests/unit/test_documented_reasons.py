@@ -12,7 +12,18 @@ import pytest
 from relay.core import errors
 from relay.core.events import Reason
 from relay_operator.cli.main import parser
-from relay_operator.reasons import ERRORS, QUARANTINE, STATES, Row, State
+from relay_operator.reasons import (
+    AT_A_GLANCE,
+    ERRORS,
+    QUARANTINE,
+    RECOVERY,
+    STATES,
+    Row,
+    State,
+)
+from relay_operator.reasons import (
+    RUNBOOK as SECTIONS,
+)
 from tests.unit.test_documented_names import commands, page
 
 RUNBOOK, CONTRACT = "docs/runbook.md", "docs/message-contract.md"
@@ -81,6 +92,14 @@ def test_the_runbook_has_a_row_for_each_alert_and_each_state() -> None:
     assert len(alerts()) > 10
     assert set(rows) == {*alerts(), "stopped", "a parked key at a consumer", *STATES}
     assert differing(rows, STATES) == {}
+
+
+def test_the_runbook_has_the_section_that_the_console_names_for_each_state() -> None:
+    titles = re.findall(r"^#+ (.+)$", page(RUNBOOK), re.MULTILINE)
+    anchors = {re.sub(r"[^\w -]", "", title).replace(" ", "-").lower() for title in titles}
+
+    assert set(SECTIONS) == set(State)
+    assert {AT_A_GLANCE, RECOVERY, *SECTIONS.values()} - anchors == set()
 
 
 def differing(

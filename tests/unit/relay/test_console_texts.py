@@ -315,6 +315,18 @@ def test_the_settings_of_the_console() -> None:
     )
     whole = {"CONSOLE_TRACE_URL": "https://t.test/#/{trace_id}", "CONSOLE_SHOW_DATA": "True"}
     assert ConsoleSettings.from_environment(whole) == ConsoleSettings("https://t.test/#/{trace_id}", True)
+    linked = ConsoleSettings.from_environment({"CONSOLE_RUNBOOK_URL": "https://docs.test/runbook.html"})
+    assert linked.runbook_address("lag") == "https://docs.test/runbook.html#lag"
+    assert ConsoleSettings().runbook_address("lag") is None
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["javascript:alert(1)", "docs/runbook.md", "https:///x", "https://u:p@docs.test/", "https://docs.test/#lag"],
+)
+def test_only_an_address_of_the_web_without_a_section_is_the_runbook(address: str) -> None:
+    with pytest.raises(SettingsError, match="CONSOLE_RUNBOOK_URL is"):
+        ConsoleSettings.from_environment({"CONSOLE_RUNBOOK_URL": address})
 
 
 @pytest.mark.parametrize(

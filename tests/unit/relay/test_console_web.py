@@ -12,16 +12,18 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from relay.backends.findings import Finding
+from relay.backends.findings import Finding, Level
 from relay.core.errors import UsageError
 from relay.core.events import Reason
+from relay_operator.cli.main import parser
 from relay_operator.console.application import Checks, application
 from relay_operator.console.formatting import marked
-from relay_operator.console.model import Flow, Snapshot, Stage, Timeline
+from relay_operator.console.model import Flow, Partition, Snapshot, Stage, Timeline
 from relay_operator.console.pages import ConsoleSettings
 from relay_operator.console.server import loopback, serving
+from relay_operator.console.status import Headline
 from relay_operator.console.stream import message
-from relay_operator.reasons import QUARANTINE, STATES, State
+from relay_operator.reasons import QUARANTINE, RUNBOOK, STATES, State
 from tests.support.console_view import FINDINGS, NOON, InMemoryView, busy, committed, delivered, history, tracked
 from tests.support.watchdog import WATCHDOG_S
 
@@ -264,6 +266,38 @@ async def test_the_page_says_what_to_do_about_what_it_shows(client: Client, view
     for row in (STATES[State.QUARANTINE], QUARANTINE[Reason.MESSAGE_TOO_LARGE]):
         assert marked(row.remedy) in page
     assert STATES[State.PARKED].meaning in parked
+
+
+async def test_the_page_and_the_state_have_the_version_that_the_command_prints(
+    client: Client, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        parser().parse_args(["--version"])
+    version = capsys.readouterr().out.split()[-1]
+
+    page = await (await client.get("/")).text()
+    state = await (await client.get("/state.json")).json()
+
+    assert f"Outbox Relay {version}." in page.partition("<footer>")[2]
+    assert state["version"] == version
+
+
+async def test_each_state_leads_to_its_section_of_the_runbook(view: InMemoryView) -> None:
+    await view.set(partitions=[Partition("0", "host-1", "5", 3, 31, retry=4, error="refused")])
+    linked = ConsoleSettings(runbook_url="https://docs.test/runbook?a=1&b=2")
+
+    async def page_with(settings: ConsoleSettings) -> str:
+        async with TestClient(TestServer(application(view, loopback, settings=settings))) as client:
+            return await (await client.get("/")).text()
+
+    for section in ("failing", "quarantine", "dead-letters"):
+        assert f"<code>docs/runbook.md#{section}</code>" in await page_with(ConsoleSettings())
+        assert f'href="https://docs.test/runbook?a=1&amp;b=2#{section}"' in await page_with(linked)
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_a_headline_of_a_state_has_its_section(state: State) -> None:
+    assert Headline.of(Level.ERROR, "said", state).section == RUNBOOK[state]
 
 
 async def test_an_empty_relay_has_a_page(view: InMemoryView) -> None:

@@ -250,3 +250,16 @@ STATES: Mapping[State, Row] = {
         Sentence.of("The relay may work all the same. `{}` names what is missing or refused.", CHECK),
     ),
 }
+
+AT_A_GLANCE = "at-a-glance"
+"""The section of docs/runbook.md whose table has every state."""
+
+RUNBOOK: Mapping[State, str] = {
+    **{each: str(each) for each in State},
+    State.PARKED: AT_A_GLANCE,
+    State.UNREAD: AT_A_GLANCE,
+}
+"""The section of docs/runbook.md about a state, by the anchor of its heading."""
+
+RECOVERY = "how-long-recovery-takes"
+"""The section of docs/runbook.md about an owner that is gone."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from relay.backends.findings import Level
 from relay.core import jsontext
+from relay_operator.console.document import members
 from relay_operator.console.formatting import Commands, plural
 from relay_operator.console.model import Snapshot
 from relay_operator.console.ports import View
@@ -139,5 +140,13 @@ def path_of(stream: str) -> str:
 
 
 def _members(state: StreamState) -> dict[str, Any]:
-    status = {"level": state.status.level, "text": state.status.text}
-    return {**asdict(state), "status": status, "path": f"{path_of(state.name)}/"}
+    status = {"level": state.status.level, "text": state.status.text, "section": state.status.section}
+    return {
+        "name": state.name,
+        "outbox": state.outbox,
+        "destination": state.destination,
+        "status": status,
+        "stale_since": state.stale_since,
+        "snapshot": members(state.snapshot),
+        "path": f"{path_of(state.name)}/",
+    }

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from aiohttp import web
 from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PrefixLoader, StrictUndefined
 from markupsafe import Markup
 
+from relay import __version__
 from relay.config.secrecy import quoted
 from relay.core.errors import SettingsError
 from relay.core.remedy import render
@@ -23,7 +24,7 @@ from relay_operator.console.model import Checked, Partition, Snapshot, Timeline
 from relay_operator.console.overview import StreamState, StreamView, overall, path_of
 from relay_operator.console.status import headline, is_unowned, stale_since
 from relay_operator.console.timeline import steps
-from relay_operator.reasons import QUARANTINE, STATES
+from relay_operator.reasons import QUARANTINE, RUNBOOK, STATES
 
 _FLOW = ("committed", "pipe_in", "accepted", "pipe_out", "subscriptions", "measures")
 SECTIONS = ("headline", *_FLOW, "problems", "recent", "partitions", "quarantine", "dead_letters")
@@ -48,14 +49,23 @@ _TRACEPARENT = re.compile(r"[0-9a-f]{2}-(?P<trace>[0-9a-f]{32})-[0-9a-f]{16}-[0-
 
 @dataclass(frozen=True, slots=True)
 class ConsoleSettings:
-    """Optional parts of the page: links to traces, by an address with `{trace_id}`; the data of events."""
+    """Optional parts of the page.
+
+    Attributes:
+        trace_url: Address of a trace, with `{trace_id}` for its id.
+        show_data: True to show the data of events.
+        runbook_url: Address of a copy of docs/runbook.md, whose sections the page links to.
+    """
 
     trace_url: str | None = None
     show_data: bool = False
+    runbook_url: str | None = None
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> ConsoleSettings:
-        """Read and check CONSOLE_TRACE_URL and CONSOLE_SHOW_DATA. A blank value counts as not set.
+        """Read and check CONSOLE_TRACE_URL, CONSOLE_SHOW_DATA and CONSOLE_RUNBOOK_URL.
+
+        A blank value counts as not set.
 
         Raises:
             SettingsError: Naming everything that is wrong.
@@ -70,9 +80,15 @@ class ConsoleSettings:
         show_data = environment.get("CONSOLE_SHOW_DATA", "").strip() or "false"
         if show_data.lower() not in ("true", "false"):
             problems.append(f"CONSOLE_SHOW_DATA is {quoted(show_data)}: set 'true' or 'false'")
+        runbook_url = environment.get("CONSOLE_RUNBOOK_URL", "").strip() or None
+        if runbook_url is not None and not _is_page(runbook_url):
+            problems.append(
+                f"CONSOLE_RUNBOOK_URL is {quoted(runbook_url)}: set the https:// or http:// address of a copy of "
+                "docs/runbook.md, without '#'"
+            )
         if problems:
             raise SettingsError(problems)
-        return cls(trace_url, show_data.lower() == "true")
+        return cls(trace_url, show_data.lower() == "true", runbook_url)
 
     def trace_address(self, traceparent: str | None) -> str | None:
         """Return the address of an event's trace.
@@ -85,6 +101,10 @@ class ConsoleSettings:
         if self.trace_url is None or found is None:
             return None
         return self.trace_url.replace(_TRACE_ID, found["trace"])
+
+    def runbook_address(self, section: str) -> str | None:
+        """Return the address of a section of the runbook; None without CONSOLE_RUNBOOK_URL."""
+        return None if self.runbook_url is None else f"{self.runbook_url}#{section}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +170,9 @@ class Pages:
             "styles": _statics(extensions, "style.css"),
             "scripts": _statics(extensions, "script.js"),
             "trace_address": settings.trace_address,
+            "runbook_address": settings.runbook_address,
+            "sections_of_runbook": RUNBOOK,
+            "version": __version__,
         }
         self._numbers: Sequence[int] = ()
         self._sections: Mapping[str, str] = {}
@@ -249,10 +272,20 @@ def _statics(extensions: Sequence[Extension], file: str) -> Sequence[str]:
 
 
 def _is_template(text: str) -> bool:
+    parts = _address(text)
+    return parts is not None and _TRACE_ID in text and _TRACE_ID not in parts.netloc
+
+
+def _is_page(text: str) -> bool:
+    return _address(text) is not None and "#" not in text
+
+
+def _address(text: str) -> SplitResult | None:
+    """Return the parts of an address of the web; None for any other text."""
     try:
         parts = urlsplit(text)
     except ValueError:  # such as a bracket that does not close
-        return False
+        return None
     named = parts.scheme in ("http", "https") and parts.hostname is not None
     # Whoever opens the page would see a user and password.
-    return named and _TRACE_ID in text and _TRACE_ID not in parts.netloc and "@" not in parts.netloc
+    return parts if named and "@" not in parts.netloc else None

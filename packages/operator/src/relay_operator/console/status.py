@@ -9,7 +9,7 @@ from relay.backends.findings import Level
 from relay_operator.console.formatting import clock, count, plural, prose, sentence, short, span, visible
 from relay_operator.console.freshness import FIGURES
 from relay_operator.console.model import Partition, Snapshot
-from relay_operator.reasons import State
+from relay_operator.reasons import AT_A_GLANCE, RECOVERY, RUNBOOK, State
 
 USUAL_LAG_S = 5.0
 """Events wait for as long as a poll of the outbox and a send take."""
@@ -30,12 +30,21 @@ _NAMED = 3
 class Headline:
     """The state of the whole relay in one sentence.
 
-    `level` says whether its reader has nothing to do, should look, or has to act.
+    Attributes:
+        level: Whether its reader has nothing to do, should look, or has to act.
+        state: The state that it reports; None for one without a remedy of its own.
+        section: The section of docs/runbook.md about it; None for one that needs nobody.
     """
 
     level: Level
     text: str
     state: State | None = None
+    section: str | None = None
+
+    @classmethod
+    def of(cls, level: Level, text: str, state: State) -> Headline:
+        """Return the sentence about a state, with the state's section of the runbook."""
+        return cls(level, text, state, RUNBOOK[state])
 
 
 def headline(snapshot: Snapshot) -> Headline:
@@ -69,7 +78,7 @@ def _states(snapshot: Snapshot) -> Iterator[Headline]:
     yield from _obstacles(snapshot, Level.WARNING, Level.OK)
     if aside := _aside(snapshot):
         text = ", ".join(plural(number, one, many) for _, number, one, many in aside)
-        yield Headline(Level.WARNING, f"{text}.", aside[0][0])
+        yield Headline.of(Level.WARNING, f"{text}.", aside[0][0])
     if snapshot.flow.waiting:
         yield Headline(Level.OK, f"{_events(snapshot.flow.waiting)} on the way to the topic.")
     yield Headline(Level.OK, "Every committed event has been accepted by the topic.")
@@ -81,7 +90,7 @@ def _stopped(snapshot: Snapshot) -> Iterator[Headline]:
         waiting = flow.waiting or 0
         first = "1 event waits, and" if waiting == 1 else f"The first of {_events(waiting)} that wait"
         then = f" (known at {clock(known.at)})" if known.stale else ""
-        yield Headline(
+        yield Headline.of(
             Level.ERROR,
             f"{first} is deleted by its time to live in {span(flow.headroom_s)}{then}.",
             State.TTL_HEADROOM,
@@ -89,9 +98,9 @@ def _stopped(snapshot: Snapshot) -> Iterator[Headline]:
     yield from _obstacles(snapshot, Level.ERROR, Level.UNKNOWN)
     if withheld := [each for each in snapshot.partitions if each.withheld is not None]:
         text = "stopped at a document that the host cannot hand over: see the error below."
-        yield Headline(Level.ERROR, f"{_who(withheld)} {text}", State.UNDELIVERED)
+        yield Headline.of(Level.ERROR, f"{_who(withheld)} {text}", State.UNDELIVERED)
     if retried := [each for each in snapshot.partitions if each.retry is not None]:
-        yield Headline(Level.ERROR, f"{_who(retried)} being retried: see the error below.", State.FAILING)
+        yield Headline.of(Level.ERROR, f"{_who(retried)} being retried: see the error below.", State.FAILING)
 
 
 def _unread(snapshot: Snapshot) -> Iterator[Headline]:
@@ -99,7 +108,7 @@ def _unread(snapshot: Snapshot) -> Iterator[Headline]:
     if known.stale and problems:
         since = "" if known.at is None else f" since {clock(float(int(known.at)))}"
         what = visible(next((each.what for each in problems if each.what in _OF_RELAY), problems[0].what))
-        yield Headline(
+        yield Headline.of(
             Level.WARNING,
             f"It is not known{since} what waits, as not everything could be read ({what}): see below.",
             State.UNREAD,
@@ -109,7 +118,7 @@ def _unread(snapshot: Snapshot) -> Iterator[Headline]:
         so_far = f": {_events(committed)} so far" if committed else ""
         yield Headline(Level.UNKNOWN, f"The outbox is being read{so_far}.")
     if problems:
-        yield Headline(
+        yield Headline.of(
             Level.WARNING,
             f"Not everything could be read ({visible(problems[0].what)}): see below.",
             State.UNREAD,
@@ -122,16 +131,16 @@ def _late(snapshot: Snapshot) -> Iterator[Headline]:
         names = ", ".join(short(each.name, 40) for each in unowned[:_NAMED])
         more = f" and {count(len(unowned) - _NAMED)} more" if len(unowned) > _NAMED else ""
         one = "partition" if len(unowned) == 1 else "the partitions"
-        yield Headline(Level.ERROR, f"Nobody reads {one} {names}{more}.", State.UNOWNED)
+        yield Headline.of(Level.ERROR, f"Nobody reads {one} {names}{more}.", State.UNOWNED)
     if flow.lag_s is not None and flow.lag_s > USUAL_LAG_S:
         wait = "waits, for" if flow.waiting == 1 else "wait, the oldest for"
-        yield Headline(Level.WARNING, f"{_events(flow.waiting or 0)} {wait} {span(flow.lag_s)}.", State.LAG)
+        yield Headline.of(Level.WARNING, f"{_events(flow.waiting or 0)} {wait} {span(flow.lag_s)}.", State.LAG)
 
 
 def _obstacles(snapshot: Snapshot, *levels: Level) -> Iterator[Headline]:
     for obstacle in snapshot.obstacles:
         if obstacle.level in levels:
-            yield Headline(obstacle.level, f"{sentence(prose(obstacle.what, 300))}.")
+            yield Headline(obstacle.level, f"{sentence(prose(obstacle.what, 300))}.", section=AT_A_GLANCE)
 
 
 def _gone(snapshot: Snapshot) -> Iterator[Headline]:
@@ -144,9 +153,8 @@ def _gone(snapshot: Snapshot) -> Iterator[Headline]:
     left_s = max(each.held_s or 0 for each in gone)
     lease = "its lease or claim" if others == 0 else "the last of its leases or claims"
     ends = f"ends within {span(left_s)}" if left_s > 0 else "has ended"
-    yield Headline(
-        Level.WARNING, f"The owner of {which} is gone: {lease} {ends}, and then another one takes over."
-    )
+    text = f"The owner of {which} is gone: {lease} {ends}, and then another one takes over."
+    yield Headline(Level.WARNING, text, section=RECOVERY)
 
 
 def is_unowned(partition: Partition) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from aiohttp import web
 
 from relay.core import jsontext
+from relay_operator.console.document import members
 from relay_operator.console.model import Snapshot, Timeline, Tracked
 from relay_operator.console.overview import Overview, overall
 from relay_operator.console.pages import Pages
@@ -170,7 +171,7 @@ def encoded(value: Snapshot | Timeline | Tracked) -> bytes:
 
     Times are in seconds since 1970, null is unknown.
     """
-    return jsontext.encode(asdict(value))
+    return jsontext.encode(members(value))
 
 
 def message(data: str, event: str | None = None) -> bytes:
