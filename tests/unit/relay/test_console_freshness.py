@@ -373,8 +373,9 @@ def test_the_latest_fifty_are_the_newest_in_whatever_order_partitions_are_read(
         world.outbox.pass_all()
         snapshot = await world.observer.look()
 
-        newest = sorted(enumerate(by_partition), key=lambda pair: (-pair[1].committed_at, -pair[0]))[:50]
-        assert [each.id for each in snapshot.recent] == [event.id for _, event in newest]
+        newest = sorted(enumerate(by_partition), key=lambda pair: (-pair[1].committed_at, -pair[0]))
+        assert [each.id for each in snapshot.recent] == [event.id for _, event in newest[:50]]
+        assert [each.id for each in snapshot.earlier] == [event.id for _, event in newest[50:]]
         assert {each.stage for each in snapshot.recent} <= {Stage.PUBLISHED}
 
     with pytest.MonkeyPatch.context() as patch:

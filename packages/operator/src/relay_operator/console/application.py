@@ -11,11 +11,12 @@ from pathlib import Path
 from aiohttp import web
 
 from relay.backends.findings import Level
-from relay.core.errors import RelayError, first_line
+from relay.core.errors import RelayError, UsageError, first_line
 from relay.core.remedy import CHECK, Sentence
 from relay_operator.console.formatting import Commands
 from relay_operator.console.model import Checked, Problem, Snapshot, Timeline
 from relay_operator.console.overview import Overview, StreamView, path_of
+from relay_operator.console.page_query import EVERYTHING, PageQuery
 from relay_operator.console.pages import ConsoleSettings, Extension, Pages
 from relay_operator.console.ports import Check, View
 from relay_operator.console.server import Access, guarded, set_headers
@@ -152,29 +153,36 @@ class _Console:
     show_data: bool
 
     async def index(self, request: web.Request) -> web.Response:
-        return self._page()
+        return self._page(_query_of(request))
 
     async def key(self, request: web.Request) -> web.Response:
         partition_key = request.query.get("key", "")
         if not partition_key:
             raise web.HTTPFound(self.pages.root)
+        query = _query_of(request)
         timeline = await self._timeline(partition_key, _EVENTS_OF_KEY)
-        return self._page(partition_key, self.pages.timeline(timeline))
+        return self._page(query, partition_key, self.pages.timeline(timeline))
 
     async def check(self, request: web.Request) -> web.Response:
         """Return the findings: alone for htmx, in the whole page without it."""
-        return await _checked(request, self.checks, self.pages) or self._page()
+        return await _checked(request, self.checks, self.pages) or self._page(EVERYTHING)
 
     async def stream(self, request: web.Request) -> web.StreamResponse:
-        partition_key = request.query.get("key", "")
+        partition_key, query = request.query.get("key", ""), _query_of(request)
         if not partition_key:
-            return await self.streams.serve(request, page_changes(self.view, self.pages, None))
+            return await self.streams.serve(request, page_changes(self.view, self.pages, None, query))
         with self.timelines.open(partition_key) as timeline:
-            return await self.streams.serve(request, page_changes(self.view, self.pages, timeline))
+            return await self.streams.serve(request, page_changes(self.view, self.pages, timeline, query))
 
     async def state(self, request: web.Request) -> web.Response:
-        """Return the latest snapshot, after waiting for a look: a view looks only while somebody waits."""
-        return _json(self.states.encoded(await self.view.current(CURRENT_WITHIN_S)))
+        """Return the latest snapshot, with the recent events that the query chooses.
+
+        It waits for a look: a view looks only while somebody waits.
+        """
+        query, snapshot = _query_of(request), await self.view.current(CURRENT_WITHIN_S)
+        if query.events:
+            return _json(encoded(query.events.chosen(snapshot)))
+        return _json(self.states.encoded(snapshot))
 
     async def timeline_document(self, request: web.Request) -> web.Response:
         partition_key, limit = request.query.get("key", ""), request.query.get("limit", str(_EVENTS_OF_KEY))
@@ -187,11 +195,11 @@ class _Console:
         return _json(encoded(await self._timeline(partition_key, int(limit))))
 
     async def events(self, request: web.Request) -> web.StreamResponse:
-        return await self.streams.serve(request, recent_events(self.view))
+        return await self.streams.serve(request, recent_events(self.view, _query_of(request).events))
 
-    def _page(self, partition_key: str = "", timeline: str = "") -> web.Response:
-        check = self.checks.last if self.checks else None
-        return _html(self.pages.page(self.view.latest, partition_key, timeline, self.checks is not None, check))
+    def _page(self, query: PageQuery, partition_key: str = "", timeline: str = "") -> web.Response:
+        check, checks = self.checks.last if self.checks else None, self.checks is not None
+        return _html(self.pages.page(self.view.latest, partition_key, timeline, checks, check, query))
 
     async def _timeline(self, partition_key: str, limit: int) -> Timeline:
         return await _read_timeline(self.view, partition_key, limit, self.show_data)
@@ -226,6 +234,14 @@ class _OverviewConsole:
     def _page(self) -> web.Response:
         check = self.checks.last if self.checks else None
         return _html(self.pages.overview(self.overview.states, self.checks is not None, check))
+
+
+def _query_of(request: web.Request) -> PageQuery:
+    """Return what the query of an address chooses; a wrong one is answered with what is wrong."""
+    try:
+        return PageQuery.of(request.query)
+    except UsageError as error:
+        raise web.HTTPBadRequest(text=f"{error}\n") from error
 
 
 async def _checked(request: web.Request, checks: Checks | None, pages: Pages) -> web.Response | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from relay import __version__
@@ -12,7 +12,15 @@ from relay_operator.console.model import Snapshot, Timeline, Tracked
 def members(value: Snapshot | Timeline | Tracked) -> dict[str, Any]:
     """Return the members of the JSON object of a value.
 
-    A snapshot has the `version` of the console as well, which `python -m relay --version` prints.
+    An event has its `state` as well, as the page shows it. A snapshot has the `version` of the console, which
+    `python -m relay --version` prints, and no earlier events.
     """
-    found = asdict(value)
-    return {"version": __version__, **found} if isinstance(value, Snapshot) else found
+    match value:
+        case Snapshot():
+            found = asdict(replace(value, recent=(), earlier=()))
+            del found["earlier"]
+            return {"version": __version__, **found, "recent": list(map(members, value.recent))}
+        case Timeline():
+            return {**asdict(replace(value, events=())), "events": list(map(members, value.events))}
+        case Tracked():
+            return {**asdict(value), "state": value.state}

@@ -193,6 +193,8 @@ class Snapshot:
     Attributes:
         number: Grows whenever anything in the snapshot has changed but the times `at`.
         recent: The latest events, newest first, at most fifty.
+        earlier: Those before them, as far as they are in memory, for a search alone: JSON has none of them. Where
+            their messages are is as it was when they were among the latest fifty.
         obstacles: What keeps the whole relay from working, each with its remedy.
         known: When each figure was known, by its name here or in `flow`.
     """
@@ -205,6 +207,7 @@ class Snapshot:
     quarantine: Sequence[QuarantineGroup] = ()
     dead_letters: Sequence[DeadLetterGroup] = ()
     recent: Sequence[Tracked] = ()
+    earlier: Sequence[Tracked] = ()
     problems: Sequence[Problem] = ()
     obstacles: Sequence[Finding] = ()
     known: Mapping[str, Known] = field(default_factory=dict)
@@ -291,6 +294,18 @@ def accepted_at(deliveries: Iterable[Delivery]) -> float | None:
     return min((each.accepted_at for each in deliveries if each.accepted_at is not None), default=None)
 
 
+class EventState(StrEnum):
+    """The state of an event as the page shows it: its stage, and the fate of its messages."""
+
+    COMMITTED = "committed"
+    ACCEPTED = "accepted"
+    DELIVERED = "delivered"
+    DEAD_LETTERED = "dead-lettered"
+    QUARANTINED = "quarantined"
+    PARKED = "parked"
+    DISCARDED = "discarded"
+
+
 @dataclass(frozen=True, slots=True)
 class Tracked:
     """An event, and its place.
@@ -312,6 +327,16 @@ class Tracked:
     removed: Removal | None = None
     missing_before: int = 0
     data: str | None = None
+
+    @property
+    def state(self) -> EventState:
+        """The state in one word: `delivered` if every known subscription has it."""
+        arrivals = {each.arrival for each in self.deliveries}
+        if Arrival.DEAD_LETTERED in arrivals:
+            return EventState.DEAD_LETTERED
+        if self.stage is Stage.PUBLISHED:
+            return EventState.DELIVERED if arrivals == {Arrival.DELIVERED} else EventState.ACCEPTED
+        return EventState(self.stage)
 
     @property
     def took_s(self) -> float | None:

@@ -18,6 +18,7 @@ from relay_operator.console.model import Flow, Known, Partition, Snapshot, Timel
 from relay_operator.console.open_timelines import OpenTimelines
 from relay_operator.console.ports import Attempt, Parts, Sources
 from relay_operator.console.progress import Progress
+from relay_operator.console.recent import MOST
 from relay_operator.console.servicebus import ServiceBusTopic
 from relay_operator.console.timeline import read_timeline
 from relay_operator.console.truncation import ERROR, both_ends
@@ -48,7 +49,7 @@ class Observer:
     """A View of a relay. It looks while somebody waits in `changed`, and for ten seconds afterwards, or always.
 
     Memory: some hundred bytes for each event that the relay has not passed, of which 100 000 are read ahead at
-    most; the names of quarantine's records and of events passed lately, as numbers; and the latest 50 events.
+    most; the names of quarantine's records and of events passed lately, as numbers; and the latest 500 events.
 
     What is counted: `published` are events that a position has passed, and that were not in quarantine when it was
     read after that. An event that was in quarantine is not counted as published when it is released.
@@ -232,7 +233,8 @@ class Observer:
             tuple(counts.subscriptions),
             tuple(counts.groups),
             tuple(counts.dead_letters),
-            self._progress.recent,
+            self._progress.recent[:MOST],
+            self._progress.recent[MOST:],
             (*self._parts.problems, *self._progress.limits()),
             tuple(counts.obstacles),
             self._freshness.figures(),

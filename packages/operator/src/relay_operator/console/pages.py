@@ -22,6 +22,7 @@ from relay_operator.console import formatting
 from relay_operator.console.freshness import FIGURES
 from relay_operator.console.model import Checked, Partition, Snapshot, Timeline
 from relay_operator.console.overview import StreamState, StreamView, overall, path_of
+from relay_operator.console.page_query import EVERYTHING, STAGES, PageQuery
 from relay_operator.console.status import headline, is_unowned, stale_since
 from relay_operator.console.timeline import steps
 from relay_operator.reasons import QUARANTINE, RUNBOOK, STATES
@@ -189,8 +190,12 @@ class Pages:
         """Return the totals in a sentence, for users of a screen reader."""
         return self.fragment("totals.html", **_values(snapshot))
 
-    def sections(self, snapshot: Snapshot) -> Mapping[str, str]:
-        """Return the HTML of each of SECTIONS. Every reader of one snapshot gets the same."""
+    def sections(self, snapshot: Snapshot, query: PageQuery = EVERYTHING) -> Mapping[str, str]:
+        """Return the HTML of each of SECTIONS: the same for every reader of one snapshot without a query."""
+        found = self._shared_sections(snapshot)
+        return {**found, "recent": self.fragment("recent.html", **_values(snapshot, query))} if query else found
+
+    def _shared_sections(self, snapshot: Snapshot) -> Mapping[str, str]:
         if self._numbers != [snapshot.number]:
             values = _values(snapshot)
             self._sections = {name: self.fragment(f"{name}.html", **values) for name in SECTIONS}
@@ -212,16 +217,26 @@ class Pages:
     def overview(self, states: Sequence[StreamState], checks: bool, check: Checked | None) -> str:
         """Return the whole page of all streams, with the last result of a check, if any."""
         sections = {name: Markup(html) for name, html in self.overview_sections(states).items()}
-        return self.fragment("overview.html", sections=sections, partition_key="", checks=checks, check=check)
+        return self.fragment(
+            "overview.html", sections=sections, partition_key="", address_query="", checks=checks, check=check
+        )
 
     def page(
-        self, snapshot: Snapshot, partition_key: str, timeline: str, checks: bool, check: Checked | None
+        self,
+        snapshot: Snapshot,
+        partition_key: str,
+        timeline: str,
+        checks: bool,
+        check: Checked | None,
+        query: PageQuery = EVERYTHING,
     ) -> str:
         """Return the whole page, with the HTML of the open timeline and the last result of a check, if any."""
         return self.fragment(
             "page.html",
-            **_values(snapshot),
-            sections={name: Markup(html) for name, html in self.sections(snapshot).items()},
+            **_values(snapshot, query),
+            sections={name: Markup(html) for name, html in self.sections(snapshot, query).items()},
+            stages=STAGES,
+            address_query=query.encoded(partition_key),
             partition_key=partition_key,
             timeline=Markup(timeline),
             checks=checks,
@@ -229,11 +244,14 @@ class Pages:
         )
 
 
-def _values(snapshot: Snapshot) -> dict[str, Any]:
+def _values(snapshot: Snapshot, query: PageQuery = EVERYTHING) -> dict[str, Any]:
     partitions = _shown(snapshot.partitions)
     groups = sorted(snapshot.dead_letters, key=lambda each: -each.count)[:_MOST_GROUPS]
     return {
         "snapshot": snapshot,
+        "query": query,
+        "recent": query.events.chosen(snapshot).recent,
+        "searched": len(snapshot.recent) + len(snapshot.earlier),
         "flow": snapshot.flow,
         "known": {figure: snapshot.known_of(figure) for figure in FIGURES},
         "status": headline(snapshot),

@@ -69,7 +69,8 @@ class Progress:
         committed: Number of events read, and their rate, as of the last look that could read the outbox.
         figures: Those of the last look that could read everything, to the end of the outbox.
         owners: Of the partitions, as of the last look that could read the positions.
-        latest: The latest events; `recent` are those of the last look that could read the topic as well.
+        latest: The latest events; `recent` are those of the last look that could read the topic as well, newest
+            first, with all that are in memory.
     """
 
     def __init__(
@@ -161,7 +162,7 @@ class Progress:
 
     async def _read_deliveries(self) -> bool:
         """Read where the latest messages and those of open timelines are; returns whether it could."""
-        names = {name for name, _ in self.latest}
+        names = set(self.latest.shown_names())
         found = await self._deliveries([*names, *(name for name in self._followed.names() if name not in names)])
         if found is None:
             return False

@@ -12,6 +12,7 @@ from relay.core import jsontext
 from relay_operator.console.document import members
 from relay_operator.console.model import Snapshot, Timeline, Tracked
 from relay_operator.console.overview import Overview, overall
+from relay_operator.console.page_query import EVERYTHING, EventFilter, PageQuery
 from relay_operator.console.pages import Pages
 from relay_operator.console.ports import View
 from relay_operator.console.timelines import OpenTimeline
@@ -93,12 +94,19 @@ async def changes(
         await news(within_s)
 
 
-def page_changes(view: View, pages: Pages, timeline: OpenTimeline | None) -> AsyncIterator[bytes]:
-    """Yield the changes of the page of a view; `timeline` is that of the key whose timeline is open, if any."""
+def page_changes(
+    view: View, pages: Pages, timeline: OpenTimeline | None, query: PageQuery = EVERYTHING
+) -> AsyncIterator[bytes]:
+    """Yield the changes of the page of a view.
+
+    Args:
+        timeline: That of the key whose timeline is open; None if none is.
+        query: That of the page's address.
+    """
     snapshot = view.latest
 
     async def sections() -> Mapping[str, str]:
-        found = pages.sections(snapshot)
+        found = pages.sections(snapshot, query)
         return found if timeline is None else {**found, "timeline": await timeline.html()}
 
     async def news(timeout_s: float) -> None:
@@ -124,8 +132,10 @@ def overview_changes(overview: Overview, pages: Pages) -> AsyncIterator[bytes]:
     return changes(sections, lambda: overall(states).text, news)
 
 
-async def recent_events(view: View) -> AsyncIterator[bytes]:
+async def recent_events(view: View, chosen: EventFilter | None = None) -> AsyncIterator[bytes]:
     """Yield each of the recent events as JSON: those that are there, and then whenever one is further.
+
+    With `chosen`, those events alone, each from when it was among them on.
 
     Whenever they become stale, and when they are current again, there is a message `known`.
     """
@@ -138,7 +148,7 @@ async def recent_events(view: View) -> AsyncIterator[bytes]:
             said = now
             yield message(_known(snapshot).decode(), "known")
         for tracked in reversed(snapshot.recent):
-            if seen.get(tracked.id) != tracked:
+            if seen.get(tracked.id) != tracked and (chosen is None or chosen.matches(tracked)):
                 yield message(encoded(tracked).decode())
         # An event that is no longer among the recent ones does not come back.
         seen = {each.id: each for each in snapshot.recent}
