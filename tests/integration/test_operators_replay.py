@@ -132,6 +132,40 @@ async def test_events_are_published_in_commit_order_though_their_second_is_the_s
     assert await received(servicebus, 240) == ids
 
 
+async def test_a_dry_run_and_the_run_name_the_same_large_and_discarded_events(
+    environment: dict[str, str],
+    data: ContainerProxy,
+    servicebus: ServiceBusServer,
+    make_relay: RelayMaker,
+    trigger: TriggerLeases,
+) -> None:
+    large = {"action": "Named", "text": "x" * 300_000}
+    await commit(data, new("e1", "k"), new("discarded", "k") | {"data": large})
+    await commit(data, new("quarantined", "k") | {"data": large}, new("e2", "k"))
+    feed = [item async for item in data.query_items_change_feed(start_time="Beginning")]
+    # The relay has not passed them: it sets aside what is too large.
+    await trigger.reach(0)
+    await make_relay().handle(feed, "i1")
+    await trigger.reach(1_000_000)
+    (record,) = [
+        each["id"]
+        for each in (await relay_command(environment, "quarantine", "list", "--json")).json["records"]
+        if each["documentId"] == "discarded"
+    ]
+    await relay_command(environment, "quarantine", "discard", record, "--yes", "--why", "a test order")
+    words = ("replay", *HOUR, "--as-new", "--json")
+
+    dry = await relay_command(environment, *words, "--dry-run")
+    run = await relay_command(environment, *words)
+
+    assert (dry.json["partitionKeys"], run.json["published"]) == ({"k": 2}, 2)
+    assert dry.json["invalid"] == run.json["invalid"]
+    assert [(each["id"], each["reason"]) for each in run.json["invalid"]] == [("quarantined", "message-too-large")]
+    assert dry.json["discarded"] == run.json["discarded"]
+    assert [(each["id"], each["why"]) for each in run.json["discarded"]] == [("discarded", "a test order")]
+    assert len((await received(servicebus, 4))["k"]) == 4
+
+
 async def test_with_their_own_ids_only_gaps_are_filled(
     environment: dict[str, str], data: ContainerProxy, servicebus: ServiceBusServer, make_relay: RelayMaker
 ) -> None:

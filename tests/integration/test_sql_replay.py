@@ -17,10 +17,11 @@ from relay_operator.backends.sql.reader import SqlOutbox
 from relay_operator.cli.sender import OrderedSender, Sent
 from tests.support.broker import topic_counts
 from tests.support.operators import Run, relay_command
-from tests.support.sql_deployment import OUTBOX, TABLE, SqlDeployment
+from tests.support.sql_deployment import OUTBOX, TABLE, SqlDeployment, working
 from tests.support.subscriber import Subscriber
 
 HOUR = ("--from", "2026-02-09T10:30:00Z", "--to", "2026-02-09T11:30:00Z")
+FINE = {"action": "Named"}
 BEFORE, WITHIN = "2026-02-09T10:00:00Z", "2026-02-09T11:00:00Z"
 
 
@@ -134,7 +135,7 @@ async def test_it_begins_behind_a_cursor_and_needs_no_end(
         (("--from-cursor", "0" * 26, "--from", "1"), {}, "either --from or --from-cursor"),
         (("--from-cursor", "0" * 26), {"SQL_SHARDS": "2"}, "add --shard"),
         (("--from-cursor", "0" * 26, "--to", "0"), {}, "the range is empty"),
-        (("--from", "1"), {}, "give --from and --to, or --from-cursor"),
+        ((), {}, "give --from, or --from-cursor"),
         (HOUR, {"COSMOS": "AccountEndpoint=https://127.0.0.1:1/;AccountKey=YQ==;"}, "add --source cosmos or"),
     ],
 )
@@ -144,6 +145,32 @@ async def test_what_makes_no_sense_is_wrong_usage(
     run = await replay(environment | settings, *words)
 
     assert (run.code, says in run.err) == (2, True)
+
+
+async def test_a_dry_run_and_the_run_name_the_same_large_and_discarded_events(
+    environment: dict[str, str], sql: SqlDeployment, servicebus: ServiceBusServer
+) -> None:
+    large = {"action": "Named", "text": "x" * 300_000}
+    sql.write(("e1", "k", FINE), ("discarded", "k", large), ("quarantined", "k", large), ("e2", "k", FINE))
+    async with working(Settings.from_environment(environment)):
+        await sql.until_passed()
+    (record,) = [
+        each["id"]
+        for each in (await relay_command(environment, "quarantine", "list", "--json")).json["records"]
+        if each["documentId"] == "discarded"
+    ]
+    await relay_command(environment, "quarantine", "discard", record, "--yes", "--why", "a test order")
+    words = ("--from", "1h", "--as-new", "--json")
+
+    dry, run = await replay(environment, *words, "--dry-run"), await replay(environment, *words)
+
+    assert (dry.code, run.code) == (1, 1)
+    assert (dry.json["partitionKeys"], run.json["published"]) == ({"k": 2}, 2)
+    assert dry.json["invalid"] == run.json["invalid"]
+    assert [(each["id"], each["reason"]) for each in run.json["invalid"]] == [("quarantined", "message-too-large")]
+    assert dry.json["discarded"] == run.json["discarded"]
+    assert [(each["id"], each["why"]) for each in run.json["discarded"]] == [("discarded", "a test order")]
+    assert len((await received(servicebus, 4))["k"]) == 4
 
 
 async def test_a_range_behind_the_last_position_is_empty(environment: dict[str, str], sql: SqlDeployment) -> None:

@@ -18,10 +18,11 @@ from relay.core.evidence import AcceptedLedger
 from relay.quarantine.items import Filter, Item, RecordSummary, in_order
 from relay.quarantine.record import RECORD_TYPE, Kept
 from relay.servicebus import messages
+from relay.servicebus.messages import Contract
 from relay.servicebus.pool import SenderPool
 from relay.servicebus.publisher import ServiceBusPublisher
 from relay_operator.cli.quarantine_admin import QuarantineAdmin
-from relay_operator.cli.sender import OrderedSender
+from relay_operator.cli.sender import OrderedSender, Rehearsal
 from relay_operator.outcomes import Removal
 from tests.support.in_memory_items import InMemoryItems
 from tests.support.in_memory_outbox import InMemoryOutbox
@@ -158,6 +159,7 @@ class Deployment:
             monkeypatch.setattr(f"relay_operator.cli.{module}.open_records", self._open_records)
         for module in ("quarantine", "replay"):
             monkeypatch.setattr(f"relay_operator.cli.{module}.ordered_sender", self._open_sender)
+        monkeypatch.setattr("relay_operator.cli.replay.rehearsal", self._open_rehearsal)
 
     def commit(self, identifier: str, key: str, **changes: Any) -> dict[str, Any]:
         """An event in its own commit; `changes` are members of its document."""
@@ -181,7 +183,17 @@ class Deployment:
 
     @asynccontextmanager
     async def _open_sender(self, _: Settings, *, with_original_id: bool = False) -> AsyncIterator[OrderedSender]:
-        message_of = messages.with_original_id(messages.plain) if with_original_id else messages.plain
         pool = SenderPool(self.topic.client(), "t", 1)
         options: dict[str, Any] = {"send_timeout_s": 30.0, "attempt_timeout_s": 60.0, "pauses_s": (0, 0)}
-        yield OrderedSender(ServiceBusPublisher(pool, message_of, AcceptedLedger(), **options), (0, 0))
+        publisher = ServiceBusPublisher(pool, _message_of(with_original_id), AcceptedLedger(), **options)
+        yield OrderedSender(publisher, (0, 0))
+
+    @asynccontextmanager
+    async def _open_rehearsal(self, _: Settings, *, with_original_id: bool = False) -> AsyncIterator[Rehearsal]:
+        pool = SenderPool(self.topic.client(), "t", 1)
+        yield Rehearsal(pool, _message_of(with_original_id), timeout_s=30.0)
+        await pool.close()
+
+
+def _message_of(with_original_id: bool) -> Contract:
+    return messages.with_original_id(messages.plain) if with_original_id else messages.plain

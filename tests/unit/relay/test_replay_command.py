@@ -11,7 +11,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from azure.servicebus.exceptions import ServiceBusConnectionError
 
+from relay.core.documents import SourceDocument
+from relay.core.events import Event
+from relay.quarantine.items import Filter
+from relay.servicebus import encoding, messages
+from relay_operator.outcomes import Outcome, Removal
 from tests.fuzz.service import refusal
 from tests.unit.relay.commands import ENVIRONMENT, Deployment
 from tests.unit.relay.topics import FakeTopic
@@ -100,11 +106,34 @@ async def test_a_replay_that_can_be_resumed_has_a_fixed_range(deployment: Deploy
     assert re.match(r"error: --state: a replay .* fixed range: write --from 20..-\S+Z\n", run.err)
 
 
-@pytest.mark.parametrize("options", [["--from", "1000"], ["--to", "2000"], []])
-async def test_a_range_has_a_beginning_and_an_end(deployment: Deployment, options: list[str]) -> None:
+@pytest.mark.parametrize("options", [["--to", "2000"], []])
+async def test_a_range_has_a_beginning(deployment: Deployment, options: list[str]) -> None:
     run = await deployment.run("replay", *options)
 
-    assert (run.code, run.err) == (2, "error: give --from and --to\n")
+    assert (run.code, run.err) == (2, "error: give --from\n")
+
+
+@pytest.mark.parametrize("since", ["1000", "1970-01-01T00:16:40Z", "4000s"])
+async def test_without_an_end_the_range_ends_with_this_second(
+    deployment: Deployment, since: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("relay_operator.cli.replay.time", SimpleNamespace(time=lambda: 5000.5))
+    for number, at in enumerate((999, 1001, 5000, 5001)):
+        deployment.commit(f"a-{number}", "a", _ts=at)
+
+    dry = await deployment.data("replay", "--from", since, "--dry-run")
+    run = await deployment.run("replay", "--from", since)
+
+    assert (dry["to"], dry["partitionKeys"]) == ("1970-01-01T01:23:21Z", {"a": 2})
+    assert (run.code, run.out) == (0, "2 event(s) published, 0 invalid, 0 not sent\n")
+    assert deployment.topic.ids("a") == ["a-1", "a-2"]
+
+
+async def test_without_an_end_a_replay_cannot_be_resumed(deployment: Deployment, tmp_path: Path) -> None:
+    run = await deployment.run("replay", "--from", "1000", "--state", str(tmp_path / "a.state"))
+
+    assert run.code == 2
+    assert re.match(r"error: --state: a replay .* fixed range: write --to 20..-\S+Z\n", run.err)
 
 
 async def test_what_is_no_time_is_wrong_usage(deployment: Deployment, capsys: pytest.CaptureFixture[str]) -> None:
@@ -186,6 +215,97 @@ async def test_a_dry_run_counts_and_sends_nothing(deployment: Deployment, tmp_pa
     assert (data["actions"], len(data["partitionKeys"])) == ({"Named": 61, "Moved": 1}, 60)
     assert [each["id"] for each in data["invalid"]] == ["a0-4"]
     assert (deployment.topic.transfers, state.exists()) == ([], False)
+
+
+async def test_a_dry_run_and_the_run_reject_and_leave_the_same_events(deployment: Deployment) -> None:
+    topic = deployment.topic
+    commit(deployment, "a-1")
+    deployment.commit("a-2", "a", data={"action": "Named", "text": "x" * topic.message_limit})
+    deployment.commit("a-3", "a", data="no object")
+    discarded = [deployment.commit(identifier, "a") for identifier in ("a-4", "a-5")]
+    released, parked = deployment.commit("a-6", "a"), deployment.commit("p-1", "p")
+    # Larger only by what a message has besides.
+    deployment.commit("a-7", "a", data={"action": "Named", "text": "x" * (topic.message_limit - 100)})
+    commit(deployment, "a-8", "b-1")
+    deployment.records.parked_keys = ["p"]
+    for document, outcome in (*((each, Outcome.DISCARDED) for each in discarded), (released, Outcome.RELEASED)):
+        deployment.records.put(document)
+        (summary,) = await deployment.records.find(Filter(partition_key="a"))
+        await deployment.records.remove(summary, None, Removal(outcome, "Ann", "a test order"))
+
+    dry, dry_lines = await deployment.data(*REPLAY, "--dry-run"), await deployment.run(*REPLAY, "--dry-run")
+    assert topic.transfers == []
+    lines = await deployment.run(*REPLAY)
+    run = await deployment.data(*REPLAY)
+
+    assert parked["id"] == "p-1"
+    assert dry["partitionKeys"] == {"a": 3, "b": 1}
+    assert arrived(topic) == {"a": ["a-1", "a-6", "a-8"], "b": ["b-1"]}
+    same = ("exitCode", "matched", "skipped", "unread", "ahead", "parked", "discarded", "invalid")
+    assert {name: dry[name] for name in same} == {name: run[name] for name in same}
+    assert [(each["id"], each["reason"]) for each in run["invalid"]] == [
+        ("a-3", "data-not-object"),
+        ("a-2", "message-too-large"),
+        ("a-7", "message-too-large"),
+    ]
+    assert [(each["id"], each["by"], each["why"]) for each in run["discarded"]] == [
+        ("a-4", "Ann", "a test order"),
+        ("a-5", "Ann", "a test order"),
+    ]
+    for each in (dry_lines, lines):
+        assert "2 event(s) were left, because operators have discarded them. --force publishes them." in each.out
+        assert re.search("discarded: document 'a-5' of 'a': by Ann at .*: a test order", each.out)
+        assert "invalid: document 'a-2' of 'a': message-too-large: The message has 262" in each.out
+
+
+async def test_a_discarded_event_is_no_finding_and_forced_it_is_published(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    document = deployment.commit("a-1", "a")
+    deployment.commit("a-2", "a")
+    deployment.records.put(document)
+    (summary,) = await deployment.records.find(Filter())
+    await deployment.records.remove(summary, None, Removal(Outcome.DISCARDED, "Ann"))
+    # Another version of the event is another event.
+    deployment.commit("a-1", "a", data={"action": "Moved"})
+    words = (*REPLAY, "--state", str(tmp_path / "state"))
+
+    run, again = await deployment.data(*words), await deployment.data(*words)
+    forced = await deployment.data(*REPLAY, "--force", "--dry-run")
+
+    assert (run["exitCode"], run["published"], len(run["discarded"])) == (0, 2, 1)
+    assert again["published"] == 2
+    assert (forced["discarded"], forced["partitionKeys"]) == ([], {"a": 3})
+
+
+@pytest.mark.parametrize("options", [[], ["--as-new"]])
+async def test_a_dry_run_measures_the_message_that_would_be_sent(
+    deployment: Deployment, options: list[str]
+) -> None:
+    like_it = {**deployment.commit("b-1", "b"), "data": {"action": "Named", "text": "x" * 200_000}}
+    event = deployment.outbox.event_of(SourceDocument.plain(like_it))
+    assert isinstance(event, Event)
+    # The largest that the topic takes, as long as it has no further property.
+    length = 200_000 + deployment.topic.message_limit - len(encoding.encode(messages.plain(event)))
+    deployment.commit("a-1", "a", data={"action": "Named", "text": "x" * length})
+
+    dry, run = await deployment.data(*REPLAY, *options, "--dry-run"), await deployment.data(*REPLAY, *options)
+
+    assert dry["invalid"] == run["invalid"]
+    assert (len(run["invalid"]), sum(dry["partitionKeys"].values())) == (len(options), run["published"])
+
+
+async def test_a_dry_run_whose_topic_does_not_say_what_it_takes_ends(deployment: Deployment) -> None:
+    deployment.topic.refuses_links = ServiceBusConnectionError(message="no route to the host")
+    commit(deployment, "a-1")
+    without = await deployment.run(*REPLAY, "--dry-run")
+    deployment.commit("a-2", "a", data={"action": "Named", "text": "x" * deployment.topic.message_limit})
+
+    run = await deployment.run(*REPLAY, "--dry-run")
+
+    assert (without.code, run.code) == (0, 3)
+    assert "an event may be too large, and the topic did not say what it takes: " in run.err
+    assert "no route to the host" in run.err
 
 
 async def test_a_dry_run_over_few_keys_lists_them_all(deployment: Deployment) -> None:
@@ -392,7 +512,9 @@ async def test_a_finished_replay_with_invalid_documents_tells_them_again(
     assert (run.code, "invalid: document 'a-1'" in run.out) == (1, True)
 
 
-@pytest.mark.parametrize(("until", "ids", "remarks"), [("9000", "01", 1), ("5001", "01", 1), ("5000", "0", 0)])
+@pytest.mark.parametrize(
+    ("until", "ids", "remarks"), [("9000", "01", 1), ("5002", "01", 1), ("5001", "01", 0), ("5000", "0", 0)]
+)
 async def test_what_is_committed_after_the_second_in_which_the_replay_was_begun_is_the_relays(
     deployment: Deployment, until: str, ids: str, remarks: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

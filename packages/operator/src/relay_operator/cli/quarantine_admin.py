@@ -13,7 +13,7 @@ from relay.core import holds
 from relay.core.errors import ServiceError, StoreError, UsageError
 from relay.core.events import Reason, Rejected
 from relay.core.holds import Holds
-from relay.core.place import Place
+from relay.core.place import Place, PlaceInFeed
 from relay.core.remedy import LIST, discard
 from relay.quarantine.items import (
     BatchFailed,
@@ -32,7 +32,7 @@ from relay.quarantine.items import (
 )
 from relay.quarantine.record import Kept, hold, part_id
 from relay_operator.backends.backend import OperatorBackend
-from relay_operator.outcomes import OUTCOME_TYPE, Removal, Removed
+from relay_operator.outcomes import OUTCOME_TYPE, Outcome, Removal, Removed
 
 # Ids are 40 hexadecimal digits; this many are shown.
 SHORT_ID = 12
@@ -44,6 +44,10 @@ _CANDIDATES = 10
 
 # Maximum number of times that an order may change while it is replaced.
 _TRIES = 5
+
+
+Discarded = tuple[str, str, PlaceInFeed | None]
+"""The key and the id of a discarded event, and its place in the feed; None if that is not known."""
 
 
 class Ordered(StrEnum):
@@ -143,6 +147,19 @@ class QuarantineAdmin:
         """The records of a key that operators have released or discarded, the earliest first."""
         found = map(Removed.of, await self._items.of_type(OUTCOME_TYPE, partition_key))
         return sorted(found, key=attrgetter("at"))
+
+    async def discarded(self) -> dict[Discarded, Removed]:
+        """Return the events whose last removed record was discarded, by key, id and place in the feed.
+
+        The place is None where it is not known. What was discarded more than thirty days ago may be forgotten.
+        """
+        found = sorted(map(Removed.of, await self._items.of_type(OUTCOME_TYPE)), key=attrgetter("at"))
+        last = {
+            (each.partition_key, each.document_id, each.committed): each
+            for each in found
+            if each.document_id is not None
+        }
+        return {event: each for event, each in last.items() if each.outcome is Outcome.DISCARDED}
 
     async def _unheld(self, summary: RecordSummary, outbox: Outbox | None) -> Rejected | None:
         """Return the document of a record, or None.

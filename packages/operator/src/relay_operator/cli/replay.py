@@ -22,10 +22,11 @@ from relay.core.remedy import LIST, Sentence
 from relay.core.times import format_time, parse_moment
 from relay_operator.backends.backend import OperatorBackend
 from relay_operator.cli.arguments import Commands, one_outbox, reported
-from relay_operator.cli.quarantine_admin import open_records
+from relay_operator.cli.quarantine_admin import Discarded, open_records
 from relay_operator.cli.replay_run import Replay, ReplayCounts, ReplayIdentity, ReplayState
-from relay_operator.cli.sender import OrderedSender, ordered_sender
+from relay_operator.cli.sender import OrderedSender, ordered_sender, rehearsal
 from relay_operator.cli.terminal import ExitCode, Result, Terminal
+from relay_operator.outcomes import Removed
 
 # The last second of the year 9999: with --from-cursor, --to need not be given.
 _FOREVER = 253_402_300_799
@@ -42,7 +43,7 @@ examples:
 
 Publishes the events that are still in the outbox and were committed at --from or later and before --to, in commit
 order within each partition key. Events whose ttl has passed are gone. --from 1h is an hour before now; --state
-needs times, as the same command must then choose the same range.
+needs both times, as the same command must then choose the same range.
 
 Without --as-new, events keep their ids. The topic drops those that it received within its duplicate detection
 window, so a replay within the window fills gaps only; events from before the window are delivered again. An
@@ -54,13 +55,14 @@ recognise duplicates by message id treat them as new; consumers that compare ori
 
 Events that the relay has not passed yet, according to its leases or cursors, are left to it: published now, they
 would overtake the events before them. Events of parked partition keys are left too, as records of them are in
-quarantine. --force publishes both.
+quarantine, and those that an operator has discarded. --force publishes them all.
 
 From an SQL outbox, the time of an event is that of its position in the feed, and the feed keeps every event whose
 row still exists. --from-cursor begins behind a position; --shard narrows the range. Events whose row is
 gone are reported.
 
-Nothing is deleted, so the command asks for no confirmation: --dry-run shows what it would publish.
+Nothing is deleted, so the command asks for no confirmation: --dry-run shows what it would publish, and what is too
+large for the topic. What the topic refuses for another reason shows only when it is sent.
 
 With --state, progress is stored in a file after each accepted chunk. Run the same command again to continue
 after an interruption. It keeps the run, so an event that was accepted but not noted is dropped as a
@@ -78,7 +80,7 @@ def add_to(commands: Commands) -> None:
         dest="until",
         type=reported(parse_moment),
         metavar="T",
-        help="the end, exclusive, written like --from (default: now, if --from is how long ago)",
+        help="the end, exclusive, written like --from (default: now)",
     )
     parser.add_argument(
         "--from-cursor",
@@ -98,7 +100,9 @@ def add_to(commands: Commands) -> None:
         "--as-new", action="store_true", help="publish with new ids, so that consumers receive the events again"
     )
     parser.add_argument(
-        "--force", action="store_true", help="also publish events that are left to the relay or to a release"
+        "--force",
+        action="store_true",
+        help="also publish events that are left to the relay or to a release, or that were discarded",
     )
     parser.add_argument("--state", type=Path, metavar="FILE", help="store progress here, and resume from it")
 
@@ -116,19 +120,21 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str], ter
         state = ReplayState.begin(identity, None if no_file else arguments.state)
         if state.finished:
             return _result(state, ReplayCounts(), None, backend, dry_run=False)
-        sender = None
-        if not arguments.dry_run:
-            sender = await stack.enter_async_context(ordered_sender(settings, with_original_id=arguments.as_new))
+        open_sender = rehearsal if arguments.dry_run else ordered_sender
+        sender = await stack.enter_async_context(open_sender(settings, with_original_id=arguments.as_new))
         parked: Set[str] | None = None
+        discarded: Mapping[Discarded, Removed] = {}
         if not arguments.force:
             records = await stack.enter_async_context(open_records(backend))
             parked = (await records.parked()).keys()
+            discarded = await records.discarded()
         # The app publishes events committed after the start of the replay, even if --to is in the future.
         until = min(state.identity.chosen.until, state.identity.started + 1)
         reading = await outbox.in_range(replace(state.identity.chosen, until=until))
-        replay = Replay(outbox, reading, sender, parked, state)
+        replay = Replay(outbox, reading, sender, parked, discarded, state)
         await replay.run(terminal)
-        return _result(state, replay.counts, sender, backend, dry_run=arguments.dry_run)
+        sent_by = sender if isinstance(sender, OrderedSender) else None
+        return _result(state, replay.counts, sent_by, backend, dry_run=arguments.dry_run)
 
 
 def _range(arguments: argparse.Namespace, backend: OperatorBackend) -> Range:
@@ -145,7 +151,7 @@ def _range(arguments: argparse.Namespace, backend: OperatorBackend) -> Range:
         since, until = _behind_cursor(arguments, until, backend)
         cursor = arguments.from_cursor.upper()
     elif since is None or until is None:
-        raise UsageError("give --from and --to" + (", or --from-cursor" if backend.shards is not None else ""))
+        raise UsageError("give --from" + (", or --from-cursor" if backend.shards is not None else ""))
     since, until = floor(since), ceil(until)
     if since >= until:
         raise UsageError(
@@ -159,12 +165,14 @@ def _resolved(arguments: argparse.Namespace, now: float) -> tuple[float | None, 
     """Return `--from` and `--to` in seconds since 1970, also if they are how long ago; None if not given."""
     times = {"--from": arguments.since, "--to": arguments.until}
     ago = {name: now - value.total_seconds() for name, value in times.items() if isinstance(value, timedelta)}
+    if arguments.since is not None and arguments.until is None:
+        # Events that were committed in this second are in the range: the outbox may store whole seconds.
+        ago["--to"] = floor(now) + 1
     if arguments.state is not None and ago:
         # The same command would ask for another range when it resumes.
         fixed = " ".join(f"{name} {format_time(floor(value))}" for name, value in ago.items())
         raise UsageError(f"--state: a replay that can be resumed has a fixed range: write {fixed}")
-    until = floor(now) if "--from" in ago and arguments.until is None else arguments.until
-    return ago.get("--from", arguments.since), ago.get("--to", until)
+    return ago.get("--from", arguments.since), ago.get("--to", arguments.until)
 
 
 def _behind_cursor(
@@ -227,6 +235,7 @@ def _result(
         "unread": counts.unread,
         "ahead": dict(counts.ahead),
         "parked": dict(counts.parked),
+        "discarded": [_discard_data(each) for each in counts.discarded],
         "invalid": [each.data() for each in state.invalid.values()],
         "dryRun": dry_run,
     }
@@ -245,10 +254,25 @@ def _result(
         f"  invalid: document {each.id!r} of {each.partition_key!r}: {each.reason}: {each.detail}"
         for each in state.invalid.values()
     ]
+    lines += [
+        f"  discarded: document {each.document_id!r} of {each.partition_key!r}: by {each.by} at {each.at}"
+        + (f": {each.why}" if each.why else "")
+        for each in counts.discarded
+    ]
     code = ExitCode.OK if sender is None else sender.exit_code
     if code is ExitCode.OK and (state.invalid or counts.unread or counts.left):
         code = ExitCode.FINDINGS
     return Result(code, data, lines)
+
+
+def _discard_data(removed: Removed) -> dict[str, Any]:
+    return {
+        "id": removed.document_id,
+        "partitionKey": removed.partition_key,
+        "by": removed.by,
+        "at": removed.at,
+        "why": removed.why,
+    }
 
 
 def _dry_lines(counts: ReplayCounts) -> list[str]:
@@ -301,8 +325,13 @@ def _remarks(state: ReplayState, counts: ReplayCounts, backend: OperatorBackend)
                 ". --force publishes these events ahead of their records.",
             )
         )
+    if counts.discarded:
+        lines.append(
+            f"{len(counts.discarded)} event(s) were left, because operators have discarded them. "
+            "--force publishes them."
+        )
     if counts.unread:
         lines.append(f"{counts.unread} event(s) of the range were not read: run the command again.")
-    if state.identity.chosen.until > state.identity.started:
+    if state.identity.chosen.until > state.identity.started + 1:
         lines.append("The range ends in the future: events committed after the start of the replay are not in it.")
     return lines

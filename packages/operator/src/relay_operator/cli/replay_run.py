@@ -24,8 +24,11 @@ from relay.backends.outbox import Outbox, Range, Reading
 from relay.core.documents import SourceDocument
 from relay.core.errors import ServiceError, UsageError
 from relay.core.events import MAX_KEY_LENGTH, Event, Rejected
-from relay_operator.cli.sender import OrderedSender
+from relay.quarantine.record import NO_PARTITION_KEY
+from relay_operator.cli.quarantine_admin import Discarded
+from relay_operator.cli.sender import OrderedSender, Rehearsal
 from relay_operator.cli.terminal import Terminal
+from relay_operator.outcomes import Removed
 
 _VERSION = 1
 _DIGEST_CHARACTERS = 16
@@ -241,8 +244,9 @@ class ReplayCounts:
         unread: Events of the range that a query counts, but that the change feed did not return.
         ahead: Events left to the relay, which has not passed them yet, by partition key.
         parked: Events left to a release, by parked partition key.
-        keys: Events to publish, by partition key.
-        actions: Events to publish, by action.
+        discarded: Events left because an operator has discarded them, each with its discard.
+        keys: Events published, or to be published by a dry run, by partition key.
+        actions: The same events, by action.
     """
 
     matched: int = 0
@@ -250,6 +254,7 @@ class ReplayCounts:
     unread: int = 0
     ahead: Counter[str] = field(default_factory=Counter)
     parked: Counter[str] = field(default_factory=Counter)
+    discarded: list[Removed] = field(default_factory=list)
     keys: Counter[str] = field(default_factory=Counter)
     actions: Counter[str] = field(default_factory=Counter)
 
@@ -265,56 +270,72 @@ class Replay:
 
     Attributes:
         reading: The events of the outbox to publish.
-        sender: Publishes them; None for a dry run.
+        sender: Publishes them; or a rehearsal, which makes this a dry run.
         parked: The parked keys; None if nothing is left to the relay or to a release (--force).
+        discarded: The events that operators have discarded; empty if these are published, too (--force).
         state: The events published before.
         counts: The counts of this run so far.
     """
 
     outbox: Outbox
     reading: Reading
-    sender: OrderedSender | None
+    sender: OrderedSender | Rehearsal
     parked: Set[str] | None
+    discarded: Mapping[Discarded, Removed]
     state: ReplayState
     counts: ReplayCounts = field(default_factory=ReplayCounts)
 
     async def run(self, terminal: Terminal) -> None:
         """Publish the events that are not done yet, or count them. Raises ServiceError."""
+        sender = self.sender if isinstance(self.sender, OrderedSender) else None
         progress = terminal.progress(
-            "events read" if self.sender is None else "events done", await self.reading.count()
+            "events read" if sender is None else "events done", await self.reading.count()
         )
         async with aclosing(self.reading.pages()) as pages:
             async for documents in pages:
                 await self._take(documents)
                 progress.update(self.counts.matched)
-                if self.sender is not None and self.sender.gave_up:
+                if sender is not None and sender.gave_up:
                     break
         self.counts.unread = self.reading.unread
-        if self.sender is None or not self.sender.gave_up:
+        if sender is None or not sender.gave_up:
             progress.finish(self.counts.matched)
-        if self.sender is not None and not (self.sender.failures or self.counts.unread or self.counts.left):
+        if sender is not None and not (sender.failures or self.counts.unread or self.counts.left):
             self.state.finish()
 
     async def _take(self, documents: list[SourceDocument]) -> None:
         self.counts.matched += len(documents)
         waiting = [document for document in documents if not self.state.covers(document)]
         self.counts.skipped += len(documents) - len(waiting)
-        ready = [self.outbox.event_of(document) for document in waiting if not await self._is_left(document)]
+        kept = [document for document in waiting if not self._is_discarded(document)]
+        ready = [self.outbox.event_of(document) for document in kept if not await self._is_left(document)]
         events = [event for event in ready if isinstance(event, Event)]
         invalid = [Invalid.of(event) for event in ready if not isinstance(event, Event)]
         invalid += [Invalid(each.id, "", each.reason, each.detail) for each in self.reading.gone]
         self.reading.gone = []
-        self.counts.keys.update(event.partition_key for event in events)
-        self.counts.actions.update(event.action for event in events)
-        if self.sender is None:
-            self.state.invalid |= {(each.partition_key, each.id): each for each in invalid}
-            return
         if self.state.identity.as_new:
             events = [event._replace(id=new_id(event.id, self.state.identity.run)) for event in events]
         sent = await self.sender.send(events)
         invalid += map(Invalid.of, sent.rejected)
+        self.counts.keys.update(event.partition_key for event in sent.accepted)
+        self.counts.actions.update(event.action for event in sent.accepted)
+        if isinstance(self.sender, Rehearsal):
+            self.state.invalid |= {(each.partition_key, each.id): each for each in invalid}
+            return
         dealt_with = {key: [event.document for event in through] for key, through in sent.through.items()}
         self.state.advance(dealt_with, len(sent.accepted), invalid)
+
+    def _is_discarded(self, document: SourceDocument) -> bool:
+        """Return True for an event that an operator has discarded: nobody but an operator publishes it."""
+        key, identifier = document.fields.get("partitionKey"), document.fields.get("id")
+        if not self.discarded or not isinstance(identifier, str):
+            return False
+        name = (key if isinstance(key, str) else NO_PARTITION_KEY), identifier
+        found = self.discarded.get((*name, document.place.in_feed)) or self.discarded.get((*name, None))
+        if found is None:
+            return False
+        self.counts.discarded.append(found)
+        return True
 
     async def _is_left(self, document: SourceDocument) -> bool:
         """Return True for a document that is left to a release or to the relay.

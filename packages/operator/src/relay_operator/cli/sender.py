@@ -8,15 +8,18 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from relay.config.settings import OnPoison, Settings
-from relay.core.errors import ConfigurationError, SendError
+from relay.core.errors import ConfigurationError, DestinationSettings, PoisonError, SendError, ServiceError
 from relay.core.events import Event, Rejected, by_partition_key
 from relay.core.ports import Publisher
 from relay.core.remedy import Sentence
 from relay.core.results import KeyOutcome
-from relay.core.verdict import Judge
+from relay.core.verdict import Judge, rejected
 from relay.servicebus import messages
 from relay.servicebus.messages import Contract
 from relay.servicebus.publisher import ServiceBusPublisher
+from relay.servicebus.senders import Senders, senders
+from relay.servicebus.transfers import alone, check_size
+from relay_operator.cli.servicebus_checks import STANDARD_BYTES
 from relay_operator.cli.terminal import ExitCode
 
 # A command has no retry policy of a host around it. These pauses cover a moment of throttling, not an outage.
@@ -140,14 +143,100 @@ class OrderedSender:
         ]
 
 
+class Rehearsal:
+    """Takes chunks as `OrderedSender` does, and sends nothing: it rejects what is too large for the topic.
+
+    It connects for a message that some topics do not take, to ask this one for its limit.
+    """
+
+    def __init__(
+        self,
+        topic: Senders,
+        message_of: Contract,
+        *,
+        timeout_s: float,
+        stores_large: bool = False,
+        named_by: DestinationSettings | None = None,
+    ) -> None:
+        """Create a rehearsal.
+
+        Args:
+            topic: Asked for the topic's limit, and for nothing else.
+            message_of: The contract of the messages.
+            timeout_s: Seconds to open a link.
+            stores_large: Whether the contents of large events are stored elsewhere, so that none is too large.
+            named_by: Where the settings name the topic or queue, for remedies.
+        """
+        self._topic = topic
+        self._message_of = message_of
+        self._timeout_s = timeout_s
+        self._stores_large = stores_large
+        self._named_by = named_by or DestinationSettings()
+        self._limit: int | None = None
+
+    async def send(self, events: Sequence[Event]) -> Sent:
+        """Return the result of sending a chunk to a topic that refuses nothing for another reason.
+
+        Raises:
+            ServiceError: The topic did not say what it takes.
+        """
+        sent = Sent()
+        for position, event in enumerate(events):
+            placed = event._replace(position=position)
+            sent.through.setdefault(event.partition_key, []).append(placed)
+            if not self._stores_large and (refusal := await self._refusal(placed)) is not None:
+                sent.rejected.append(rejected(placed, refusal))
+        return sent
+
+    async def _refusal(self, event: Event) -> PoisonError | None:
+        transfer = alone(event, self._message_of)
+        if len(transfer.payload) <= STANDARD_BYTES:
+            return None
+        try:
+            check_size(transfer, await self._largest())
+        except PoisonError as error:
+            return error
+        return None
+
+    async def _largest(self) -> int:
+        if self._limit is None:
+            try:
+                async with self._topic.acquire() as sender:
+                    self._limit = (await sender.limits(self._timeout_s)).message
+            except SendError as error:
+                raise ServiceError(
+                    "an event may be too large, and the topic did not say what it takes: ",
+                    error.naming(self._named_by).sentence,
+                ) from error
+        return self._limit
+
+
 @asynccontextmanager
 async def ordered_sender(settings: Settings, *, with_original_id: bool = False) -> AsyncIterator[OrderedSender]:
     """A sender with the app's settings and the app's publisher; with the property `originalId` on request."""
-    message_of: Contract = messages.contract(settings.cloudevents_source, settings.selection.fields)
-    publisher = ServiceBusPublisher.from_settings(
-        settings, messages.with_original_id(message_of) if with_original_id else message_of
-    )
+    publisher = ServiceBusPublisher.from_settings(settings, _contract(settings, with_original_id))
     try:
         yield OrderedSender(publisher)
     finally:
         await publisher.close()
+
+
+@asynccontextmanager
+async def rehearsal(settings: Settings, *, with_original_id: bool = False) -> AsyncIterator[Rehearsal]:
+    """A rehearsal of what `ordered_sender` would send."""
+    topic = senders(settings)
+    try:
+        yield Rehearsal(
+            topic,
+            _contract(settings, with_original_id),
+            timeout_s=settings.send_timeout_s,
+            stores_large=settings.claim_check is not None,
+            named_by=settings.named_by,
+        )
+    finally:
+        await topic.close()
+
+
+def _contract(settings: Settings, with_original_id: bool) -> Contract:
+    message_of = messages.contract(settings.cloudevents_source, settings.selection.fields)
+    return messages.with_original_id(message_of) if with_original_id else message_of
