@@ -56,7 +56,10 @@ async def console(shared_console: ConsolePage) -> AsyncIterator[ConsolePage]:
     state = busy()
     await shared_console.view.set(
         **{each: getattr(state, each) for each in ("flow", "partitions", "subscriptions", "quarantine")},
-        **{each: getattr(state, each) for each in ("dead_letters", "recent", "problems", "obstacles", "known")},
+        **{
+            each: getattr(state, each)
+            for each in ("dead_letters", "recent", "problems", "obstacles", "known", "history")
+        },
     )
     shared_console.complaints.clear()
     shared_console.elsewhere.clear()

@@ -12,6 +12,7 @@ from relay.backends.findings import Finding, Level
 from relay.backends.outbox import Committed
 from relay.core.errors import ServiceError
 from relay_operator.console.freshness import FIGURES
+from relay_operator.console.history import History
 from relay_operator.console.model import (
     Arrival,
     DeadLetter,
@@ -131,6 +132,19 @@ def record(number: int, key: str = "contact-7", **changes: Any) -> QuarantineRec
     return replace(made, **changes)
 
 
+def last_hour(until: float) -> History:
+    """An hour in which nothing was observed for a while."""
+    slots = range(360)
+    away = range(120, 165)
+    return History(
+        until - 3600,
+        published_s=[None if slot in (*away, 165) else 18.0 + slot * 7919 % 13 for slot in slots],
+        lag_s=[None if slot in away else 41.0 if slot == 90 else 0.4 + slot % 5 / 10 for slot in slots],
+        quarantined=[None if slot in away else float(slot // 95) for slot in slots],
+        dead_lettered=[None if slot in away else float(slot > 200) for slot in slots],
+    )
+
+
 def busy() -> Snapshot:
     """A relay at work, with a little of everything that can go wrong."""
     recent = []
@@ -203,6 +217,7 @@ def busy() -> Snapshot:
         ],
         recent=recent,
         known=current(NOON + 20),
+        history=last_hour(NOON + 20),
     )
 
 

@@ -114,11 +114,13 @@ class Counts:
             total = await self._sources.items.count(Filter())
             self._parked = (await self._sources.items.holds()).parked
             self.parked, self.records, counted = len(self._parked), total, True
+            self._freshness.note(Part.QUARANTINE, at, whole=True)
             if self._grouped.is_due(total, at):
                 self.groups = await self._read_groups(total)
                 self._grouped = _Reading(total, at)
             grouped = True
-        self._freshness.note(Part.QUARANTINE, at, counted)
+        if not counted:
+            self._freshness.note(Part.QUARANTINE, at, whole=False)
         self._freshness.note(Part.REASONS, self._grouped.at or at, grouped)
 
     async def _read_groups(self, total: int) -> list[QuarantineGroup]:

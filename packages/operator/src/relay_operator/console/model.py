@@ -16,6 +16,7 @@ from relay.backends.outbox import Committed, cut_text, id_name, key_name
 from relay.core.events import Reason
 from relay.quarantine.items import RecordSummary
 from relay_operator.console.commit_times import took_s
+from relay_operator.console.history import History
 from relay_operator.console.truncation import DETAIL, REASON
 from relay_operator.outcomes import Outcome, Removed
 
@@ -197,6 +198,7 @@ class Snapshot:
             their messages are is as it was when they were among the latest fifty.
         obstacles: What keeps the whole relay from working, each with its remedy.
         known: When each figure was known, by its name here or in `flow`.
+        history: The last hour, as far as it was observed.
     """
 
     number: int
@@ -211,6 +213,7 @@ class Snapshot:
     problems: Sequence[Problem] = ()
     obstacles: Sequence[Finding] = ()
     known: Mapping[str, Known] = field(default_factory=dict)
+    history: History = field(default_factory=History)
 
     def known_of(self, figure: str) -> Known:
         """Return the time at which a figure was known, by its name."""

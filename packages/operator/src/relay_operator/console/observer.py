@@ -14,6 +14,7 @@ from typing import Self
 from relay_operator.backends.backend import OperatorBackend
 from relay_operator.console.counts import Counts
 from relay_operator.console.freshness import Freshness, Part
+from relay_operator.console.history import History, Ring
 from relay_operator.console.model import Flow, Known, Partition, Snapshot, Timeline
 from relay_operator.console.open_timelines import OpenTimelines
 from relay_operator.console.ports import Attempt, Parts, Sources
@@ -49,7 +50,8 @@ class Observer:
     """A View of a relay. It looks while somebody waits in `changed`, and for ten seconds afterwards, or always.
 
     Memory: some hundred bytes for each event that the relay has not passed, of which 100 000 are read ahead at
-    most; the names of quarantine's records and of events passed lately, as numbers; and the latest 500 events.
+    most; the names of quarantine's records and of events passed lately, as numbers; and the latest 500 events;
+    and the last hour's figures in slots of ten seconds.
 
     What is counted: `published` are events that a position has passed, and that were not in quarantine when it was
     read after that. An event that was in quarantine is not counted as published when it is released.
@@ -67,6 +69,7 @@ class Observer:
         self._followed = OpenTimelines()
         self._progress = Progress(sources, self._parts, self._freshness, self._followed, clock)
         self._counts = Counts(sources, self._parts, self._freshness, clock)
+        self._ring = Ring()
         self._since = clock()
         self._latest = Snapshot(0, self._since, Flow(self._since), known=self._freshness.figures())
         # Set, and replaced, with each new snapshot, and whenever a reading has ended.
@@ -237,8 +240,18 @@ class Observer:
             self._progress.recent[MOST:],
             (*self._parts.problems, *self._progress.limits()),
             tuple(counts.obstacles),
-            self._freshness.figures(),
+            known=self._freshness.figures(),
+            history=self._history(flow, now),
         )
+
+    def _history(self, flow: Flow, now: float) -> History:
+        """Note the present figures, each at the time when it was read, and return the last hour."""
+        relay, topic = self._freshness.known(Part.RELAY).at, self._freshness.known(Part.SUBSCRIPTIONS).at
+        self._ring.note_rate(relay, flow.published_s)
+        self._ring.note("lag_s", relay, flow.lag_s)
+        self._ring.note("quarantined", self._freshness.known(Part.QUARANTINE).at, flow.quarantined)
+        self._ring.note("dead_lettered", topic, sum(each.dead_lettered for each in self._counts.subscriptions))
+        return self._ring.history(now)
 
     def _partitions(self) -> Sequence[Partition]:
         """Return the partitions with the hosts' attempts, as far as these are known."""

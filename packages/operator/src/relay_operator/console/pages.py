@@ -19,6 +19,7 @@ from relay.config.secrecy import quoted
 from relay.core.errors import SettingsError
 from relay.core.remedy import render
 from relay_operator.console import formatting
+from relay_operator.console.charts import charts
 from relay_operator.console.freshness import FIGURES
 from relay_operator.console.model import Checked, Partition, Snapshot, Timeline
 from relay_operator.console.overview import StreamState, StreamView, overall, path_of
@@ -28,7 +29,7 @@ from relay_operator.console.timeline import steps
 from relay_operator.reasons import QUARANTINE, RUNBOOK, STATES
 
 _FLOW = ("committed", "pipe_in", "accepted", "pipe_out", "subscriptions", "measures")
-SECTIONS = ("headline", *_FLOW, "problems", "recent", "partitions", "quarantine", "dead_letters")
+SECTIONS = ("headline", *_FLOW, "history", "problems", "recent", "partitions", "quarantine", "dead_letters")
 """The parts of the page that are replaced one by one, by the names of their templates and of their SSE events."""
 
 SLOTS = ("top", "subscription", "quarantine_group", "quarantine_record")
@@ -163,6 +164,7 @@ class Pages:
             "name": name,
             "show_data": settings.show_data,
             "steps": steps,
+            "charts": charts,
             "commands": commands,
             "is_unowned": is_unowned,
             "reasons": QUARANTINE,
