@@ -58,7 +58,7 @@ async def console(shared_console: ConsolePage) -> AsyncIterator[ConsolePage]:
         **{each: getattr(state, each) for each in ("flow", "partitions", "subscriptions", "quarantine")},
         **{
             each: getattr(state, each)
-            for each in ("dead_letters", "recent", "problems", "obstacles", "known", "history")
+            for each in ("dead_letters", "recent", "problems", "obstacles", "known", "history", "removals")
         },
     )
     shared_console.complaints.clear()

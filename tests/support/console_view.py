@@ -23,12 +23,15 @@ from relay_operator.console.model import (
     Partition,
     QuarantineGroup,
     QuarantineRecord,
+    Removal,
+    RemovedRecord,
     Snapshot,
     Stage,
     Subscription,
     Timeline,
     Tracked,
 )
+from relay_operator.outcomes import Outcome
 
 # 2026-02-09 11:30:00 UTC
 NOON = 1_770_636_600.0
@@ -132,6 +135,13 @@ def record(number: int, key: str = "contact-7", **changes: Any) -> QuarantineRec
     return replace(made, **changes)
 
 
+def removed(number: int, outcome: Outcome, key: str = "contact-7", why: str = "") -> RemovedRecord:
+    """A record that an operator has removed from quarantine."""
+    gone = record(number, key)
+    removal = Removal(outcome, f"2026-02-09T11:2{number}:07.250000+00:00", gone.reason, "jo", why)
+    return RemovedRecord(gone.id, key, gone.document_id, removal)
+
+
 def last_hour(until: float) -> History:
     """An hour in which nothing was observed for a while."""
     slots = range(360)
@@ -218,6 +228,10 @@ def busy() -> Snapshot:
         recent=recent,
         known=current(NOON + 20),
         history=last_hour(NOON + 20),
+        removals=[
+            removed(4, Outcome.DISCARDED, "contact-12", why="a test order"),
+            removed(3, Outcome.RELEASED, "contact-7"),
+        ],
     )
 
 

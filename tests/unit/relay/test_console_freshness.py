@@ -393,5 +393,5 @@ def test_the_state_as_json_has_the_time_of_each_figure_and_null_for_what_is_unkn
         set(NOTHING) - {"since"}
     )
     assert set(FIGURES) == (set(NOTHING) - {"since"}) | {
-        *("partitions", "subscriptions", "quarantine", "dead_letters", "recent", "obstacles"),
+        *("partitions", "subscriptions", "quarantine", "dead_letters", "recent", "obstacles", "removals"),
     }

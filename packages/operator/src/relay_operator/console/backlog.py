@@ -134,7 +134,7 @@ class Quarantined:
             self._keep(page)
             if len(page) < limit:
                 if self._newest is not None:
-                    self._since = _before(self._newest)
+                    self._since = overlapping(self._newest)
                 await self._read_removals()
                 return True
             # If a whole page of records has the same time, the next one has to be larger to get past it.
@@ -151,7 +151,7 @@ class Quarantined:
             latest = self._removed.get(name)
             if latest is None or latest[0] < removed.quarantined_at:
                 self._remove(name, removed)
-            newest = max(newest or "", _before(removed.at))
+            newest = max(newest or "", overlapping(removed.at))
         self._removed_since = newest
 
     def _remove(self, name: int, removed: Removed) -> None:
@@ -194,7 +194,8 @@ class Quarantined:
             self.complete = False
 
 
-def _before(moment: str) -> str:
+def overlapping(moment: str) -> str:
+    """Return the time from which to read again after this one, as the clocks of those who write differ."""
     return (datetime.fromisoformat(moment) - _OVERLAP).isoformat()
 
 

@@ -19,6 +19,7 @@ from relay_operator.console.model import (
     by_reason,
 )
 from relay_operator.console.ports import Attempt, Parts, Sources
+from relay_operator.console.removals import Removals
 
 _DEAD_LETTERS = "dead letters of "
 
@@ -40,6 +41,7 @@ class Counts:
         parked: Parked keys.
         subscriptions: By name.
         attempts: The current attempt of each partition that is retried or withheld.
+        removals: The records that operators have removed from quarantine.
     """
 
     def __init__(self, sources: Sources, parts: Parts, freshness: Freshness, clock: Callable[[], float]) -> None:
@@ -56,6 +58,8 @@ class Counts:
         self._of_topic: Sequence[Finding] = ()
         self._of_outbox: Sequence[Finding] = ()
         self._obstacles_at = float("-inf")
+        self.removals = Removals(sources.items)
+        self._removals_read = _Reading()
         self._grouped = _Reading()
         # The records of each key, while they are few enough to be read.
         self._of_keys: Mapping[str, Sequence[str]] | None = {}
@@ -82,7 +86,13 @@ class Counts:
     @property
     def readings(self) -> Sequence[Callable[[], Awaitable[None]]]:
         """Each reads a part, and may be repeated on its own: one that gets no answer makes nothing else stale."""
-        return (self._read_quarantine, self._read_topic, self._read_hosts, self._read_obstacles)
+        return (
+            self._read_quarantine,
+            self._read_removals,
+            self._read_topic,
+            self._read_hosts,
+            self._read_obstacles,
+        )
 
     async def _read_hosts(self) -> None:
         if self._sources.hosts is None:
@@ -122,6 +132,16 @@ class Counts:
         if not counted:
             self._freshness.note(Part.QUARANTINE, at, whole=False)
         self._freshness.note(Part.REASONS, self._grouped.at or at, grouped)
+
+    async def _read_removals(self) -> None:
+        at, number = self._clock(), -1 if self.records is None else self.records
+        if not self._removals_read.is_due(number, at):
+            return
+        read = False
+        async with self._parts.reading("operators' commands"):
+            await self.removals.read(at)
+            self._removals_read, read = _Reading(number, at), True
+        self._freshness.note(Part.REMOVALS, at, read)
 
     async def _read_groups(self, total: int) -> list[QuarantineGroup]:
         if total <= _RECORDS:

@@ -24,6 +24,7 @@ class Part(StrEnum):
     DEAD_LETTERS = "dead letters"
     HOSTS = "hosts"
     OBSTACLES = "obstacles"
+    REMOVALS = "removals"
 
 
 STALE_AFTER_S: Mapping[Part, float] = {
@@ -32,6 +33,7 @@ STALE_AFTER_S: Mapping[Part, float] = {
     Part.REASONS: 60.0,
     Part.DEAD_LETTERS: 60.0,
     Part.OBSTACLES: 30.0,
+    Part.REMOVALS: 60.0,
 }
 """Seconds after which a part that was not read again is stale."""
 
@@ -53,6 +55,7 @@ FIGURES: Mapping[str, Part] = {
     "subscriptions": Part.SUBSCRIPTIONS,
     "dead_letters": Part.DEAD_LETTERS,
     "obstacles": Part.OBSTACLES,
+    "removals": Part.REMOVALS,
 }
 """The part that each figure is read with, by its name in `model.Flow` or `model.Snapshot`."""
 

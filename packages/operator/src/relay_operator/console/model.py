@@ -199,6 +199,7 @@ class Snapshot:
         obstacles: What keeps the whole relay from working, each with its remedy.
         known: When each figure was known, by its name here or in `flow`.
         history: The last hour, as far as it was observed.
+        removals: The records that operators removed last from quarantine, the newest first, at most fifty.
     """
 
     number: int
@@ -214,6 +215,7 @@ class Snapshot:
     obstacles: Sequence[Finding] = ()
     known: Mapping[str, Known] = field(default_factory=dict)
     history: History = field(default_factory=History)
+    removals: Sequence[RemovedRecord] = ()
 
     def known_of(self, figure: str) -> Known:
         """Return the time at which a figure was known, by its name."""
@@ -258,6 +260,27 @@ class Removal:
     def stage(self) -> Stage:
         """The stage of its event: a record is released once Service Bus has accepted its event."""
         return Stage.PUBLISHED if self.outcome is Outcome.RELEASED else Stage.DISCARDED
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedRecord:
+    """A record that an operator has removed from quarantine, and who did it, when and why."""
+
+    record_id: str
+    partition_key: str
+    document_id: str | None
+    removal: Removal
+
+    @classmethod
+    def of(cls, removed: Removed) -> RemovedRecord:
+        """Return a removed record as the console shows it."""
+        document_id = removed.document_id
+        return cls(
+            key_name(removed.record_id),
+            key_name(removed.partition_key),
+            None if document_id is None else id_name(document_id),
+            Removal.of(removed),
+        )
 
 
 class Arrival(StrEnum):

@@ -242,6 +242,7 @@ class Observer:
             tuple(counts.obstacles),
             known=self._freshness.figures(),
             history=self._history(flow, now),
+            removals=counts.removals.latest,
         )
 
     def _history(self, flow: Flow, now: float) -> History:

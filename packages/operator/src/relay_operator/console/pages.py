@@ -29,7 +29,7 @@ from relay_operator.console.timeline import steps
 from relay_operator.reasons import QUARANTINE, RUNBOOK, STATES
 
 _FLOW = ("committed", "pipe_in", "accepted", "pipe_out", "subscriptions", "measures")
-SECTIONS = ("headline", *_FLOW, "history", "problems", "recent", "partitions", "quarantine", "dead_letters")
+SECTIONS = ("headline", *_FLOW, "history", "problems", "recent", "partitions", "quarantine", "removals", "dead_letters")
 """The parts of the page that are replaced one by one, by the names of their templates and of their SSE events."""
 
 SLOTS = ("top", "subscription", "quarantine_group", "quarantine_record")
