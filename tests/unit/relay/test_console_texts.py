@@ -244,6 +244,7 @@ def test_every_command_of_the_page_is_one() -> None:
         *(command for _, command in commands.dead_letters("-all", "-x y")),
         *(command for _, command in commands.dead_letters("-all", "-x" * 99 + "y…")),
         *(commands.of_reason(each, "message-refused") for each in ("release", "discard")),
+        *(make(["-r1234567", "r7654321"]) for make in (commands.release_records, commands.discard_records)),
         *(commands.check(), commands.scan(), commands.release_key("-k"), commands.release_record("-r1234567")),
     ]
 

@@ -122,7 +122,7 @@ async def test_the_stream_sends_a_section_again_only_when_it_has_changed(
         await view.count(quarantined=0)
         second += [await anext(stream) for _ in range(2)]
 
-    assert len(first) == len(set(first)) == 15
+    assert len(first) == len(set(first)) == 16
     assert [event for event, _ in second] == ["committed", "headline", "measures"]
     assert '<p class="big">1</p>' in second[0][1]
 

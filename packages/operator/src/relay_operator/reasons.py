@@ -106,6 +106,13 @@ QUARANTINE: Mapping[Reason, Row] = {
     ),
 }
 
+
+def may_be_released(reason: str) -> bool:
+    """Return True if a release can help the events of a reason, which may be one of a later version."""
+    row = next((row for known, row in QUARANTINE.items() if known == reason), None)
+    return row is None or not row.needs_another_event
+
+
 _UNREADABLE = Row(
     "the outbox, its leases, the rules, the feed or the quarantine cannot be read or written", True, _SERVICE
 )

@@ -239,7 +239,7 @@ class _OverviewConsole:
 def _query_of(request: web.Request) -> PageQuery:
     """Return what the query of an address chooses; a wrong one is answered with what is wrong."""
     try:
-        return PageQuery.of(request.query)
+        return PageQuery.of(request.query, request.query.getall("record", []))
     except UsageError as error:
         raise web.HTTPBadRequest(text=f"{error}\n") from error
 

@@ -177,6 +177,14 @@ class Commands:
     def release_record(self, identifier: str) -> Remedy:
         return Remedy("quarantine release", (identifier,))
 
+    def release_records(self, identifiers: Sequence[str]) -> Remedy:
+        """Release these records, in order of arrival."""
+        return Remedy("quarantine release", tuple(identifiers))
+
+    def discard_records(self, identifiers: Sequence[str]) -> Remedy:
+        """Discard these records, after asking."""
+        return Remedy("quarantine discard", tuple(identifiers))
+
     def release_key(self, partition_key: str) -> Remedy:
         """Release every record of a key in order, which unparks it."""
         return release_key(partition_key)

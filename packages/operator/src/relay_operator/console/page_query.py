@@ -1,8 +1,8 @@
-"""The query of a page's address: which of the latest events it shows."""
+"""The query of a page's address: the choice of events, and the records that are selected."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from urllib.parse import urlencode
 
@@ -13,6 +13,9 @@ from relay_operator.outcomes import Outcome
 
 STAGES = (*map(str, EventState), str(Outcome.RELEASED))
 """The stages that a reader can choose: the states of an event, and `released`, whatever its state is by now."""
+
+MOST_RECORDS = 100
+"""Maximum number of records that are selected at once: their ids must fit into an address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +70,26 @@ class EventFilter:
 
 @dataclass(frozen=True, slots=True)
 class PageQuery:
-    """The parts of a page's address that choose what it shows, besides the partition key."""
+    """The parts of a page's address that choose what it shows, besides the partition key.
+
+    Attributes:
+        events: The choice among the latest events.
+        records: Ids of the records in quarantine that are selected, each once.
+    """
 
     events: EventFilter = field(default_factory=EventFilter)
+    records: Sequence[str] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.events)
+        return bool(self.events or self.records)
 
     @classmethod
-    def of(cls, query: Mapping[str, str]) -> PageQuery:
-        """Read the query of an address. Raises UsageError."""
-        return cls(EventFilter.of(query))
+    def of(cls, query: Mapping[str, str], records: Iterable[str] = ()) -> PageQuery:
+        """Read the query of an address, with each value of its `record`. Raises UsageError."""
+        records = tuple(dict.fromkeys(filter(None, records)))
+        if len(records) > MOST_RECORDS:
+            raise UsageError(f"record: at most {MOST_RECORDS}")
+        return cls(EventFilter.of(query), records)
 
     def encoded(self, partition_key: str = "") -> str:
         """Return the query with which the same is shown, with a question mark; empty if it chooses nothing."""
@@ -89,6 +101,8 @@ class PageQuery:
         yield "stage", self.events.stage
         yield "id", self.events.id
         yield "action", self.events.action
+        for each in self.records:
+            yield "record", each
 
 
 EVERYTHING = PageQuery()

@@ -24,13 +24,18 @@ from relay_operator.console.freshness import FIGURES
 from relay_operator.console.model import Checked, Partition, Snapshot, Timeline
 from relay_operator.console.overview import StreamState, StreamView, overall, path_of
 from relay_operator.console.page_query import EVERYTHING, STAGES, PageQuery
+from relay_operator.console.selection import selection
 from relay_operator.console.status import headline, is_unowned, stale_since
 from relay_operator.console.timeline import steps
-from relay_operator.reasons import QUARANTINE, RUNBOOK, STATES
+from relay_operator.reasons import QUARANTINE, RUNBOOK, STATES, may_be_released
 
 _FLOW = ("committed", "pipe_in", "accepted", "pipe_out", "subscriptions", "measures")
-SECTIONS = ("headline", *_FLOW, "history", "problems", "recent", "partitions", "quarantine", "removals", "dead_letters")
+_QUARANTINE = ("selection", "quarantine", "removals")
+SECTIONS = ("headline", *_FLOW, "history", "problems", "recent", "partitions", *_QUARANTINE, "dead_letters")
 """The parts of the page that are replaced one by one, by the names of their templates and of their SSE events."""
+
+# The parts that depend on the query of the page's address.
+_OF_QUERY = ("recent", "selection", "quarantine")
 
 SLOTS = ("top", "subscription", "quarantine_group", "quarantine_record")
 """The places for a block: before the first section, where forms keep their text, as the stream replaces nothing;
@@ -165,6 +170,8 @@ class Pages:
             "show_data": settings.show_data,
             "steps": steps,
             "charts": charts,
+            "selection": partial(selection, commands=commands),
+            "can_be_released": may_be_released,
             "commands": commands,
             "is_unowned": is_unowned,
             "reasons": QUARANTINE,
@@ -195,7 +202,10 @@ class Pages:
     def sections(self, snapshot: Snapshot, query: PageQuery = EVERYTHING) -> Mapping[str, str]:
         """Return the HTML of each of SECTIONS: the same for every reader of one snapshot without a query."""
         found = self._shared_sections(snapshot)
-        return {**found, "recent": self.fragment("recent.html", **_values(snapshot, query))} if query else found
+        if not query:
+            return found
+        values = _values(snapshot, query)
+        return {**found, **{name: self.fragment(f"{name}.html", **values) for name in _OF_QUERY}}
 
     def _shared_sections(self, snapshot: Snapshot) -> Mapping[str, str]:
         if self._numbers != [snapshot.number]:

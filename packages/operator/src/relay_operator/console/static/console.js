@@ -86,10 +86,15 @@ function replace(section, html) {
   heldBack.delete(section);
   const open = new Set();
   for (const each of section.querySelectorAll('details[data-keep]')) if (each.open) open.add(each.dataset.keep);
+  const checked = new Map();
+  for (const each of section.querySelectorAll('input[type=checkbox]')) checked.set(each.value, each.checked);
   const active = document.activeElement;
   const place = section !== active && section.contains(active) ? placeOf(section, active) : null;
   htmx.swap(section, html, { swapStyle: 'innerHTML' });
   for (const each of section.querySelectorAll('details[data-keep]')) each.open = open.has(each.dataset.keep);
+  for (const each of section.querySelectorAll('input[type=checkbox]')) {
+    if (checked.has(each.value)) each.checked = checked.get(each.value);
+  }
   if (section.classList.contains('headline')) show();
   if (place !== null) refocus(section, place);
 }
