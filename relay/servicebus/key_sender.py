@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -158,28 +158,32 @@ class KeySender:
 
         The halves of a refused batch are sent in its place, until the culprit is alone.
         """
-        limits = await self._limits()
+        limits = self._sender.known_limits or await self._limits()
         # The last one is next; its transfers are encoded one by one.
         left = [in_batches(events, self._shared.message_of, limits.batch)]
-        while left and not self._stopped:
-            transfer = next(left[-1], None)
-            if transfer is None:
-                left.pop()
-            elif not transfer.is_batch:
+        while left:
+            transfers = left.pop()
+            for transfer in transfers:
+                if self._outcome.rejected and self._rules.judge.stops_behind:
+                    return
+                if transfer.is_batch:
+                    if await self._send_batch(transfer):
+                        continue
+                    limits = self._sender.known_limits or await self._limits()
+                    left += [transfers, *self._halves(transfer, limits)]
+                    break
                 if (claim := await self._send_alone(transfer, limits)) is not None:
-                    left.append(iter([claim]))
-            elif not await self._send_batch(transfer):
-                limits = await self._limits()
-                middle = len(transfer.events) // 2
-                halves = transfer.events[middle:], transfer.events[:middle]
-                left += [in_batches(half, self._shared.message_of, limits.batch) for half in halves]
+                    left += [transfers, iter((claim,))]
+                    break
 
-    @property
-    def _stopped(self) -> bool:
-        return bool(self._outcome.rejected) and self._rules.judge.stops_behind
+    def _halves(self, batch: Transfer, limits: LinkLimits) -> Iterator[Iterator[Transfer]]:
+        """Yield the transfers of the second half of a batch, then those of the first."""
+        middle = len(batch.events) // 2
+        for half in (batch.events[middle:], batch.events[:middle]):
+            yield in_batches(half, self._shared.message_of, limits.batch)
 
     async def _limits(self) -> LinkLimits:
-        return self._sender.known_limits or await self._sender.limits(self._left_s())
+        return await self._sender.limits(self._left_s())
 
     def _left_s(self) -> float:
         """Return the seconds for one step. Raises RetryableError at the end of the attempt."""
@@ -258,22 +262,22 @@ class KeySender:
             now = time.monotonic()
         return time.monotonic() - began
 
-    def _note_accepted(self, events: Sequence[Event], witness: Event | None = None) -> None:
-        self._shared.evidence.accepted(events, witness)
-        self._shared.ledger.add(events)
-
     def _accept_late(self, transfer: Transfer, began: float) -> None:
         """Record events accepted after their attempt, or their turn, had given them up."""
-        self._note_accepted(transfer.events)
-        instruments.accepted(transfer.events, time.monotonic() - began, self._shared.actions)
+        shared, events = self._shared, transfer.events
+        shared.evidence.accepted(events)
+        shared.ledger.add(events)
+        instruments.accepted(events, time.monotonic() - began, shared.actions)
 
     def _accept(self, transfer: Transfer, duration_s: float) -> None:
-        events = transfer.events
-        can_be_kept = len(transfer.payload) <= _WITNESS_BYTES * len(events)
-        witness = events[-1] if can_be_kept else None
-        if transfer.message_of is not self._shared.message_of:
-            witness = self._shared.probe.keep_claim(transfer)
-        self._note_accepted(events, witness)
-        self._outcome.published += len(events)
-        self._outcome.sends += 1
-        instruments.accepted(events, duration_s, self._shared.actions)
+        shared, outcome, events = self._shared, self._outcome, transfer.events
+        number, witness = len(events), None
+        if transfer.message_of is not shared.message_of:
+            witness = shared.probe.keep_claim(transfer)
+        elif len(transfer.payload) <= _WITNESS_BYTES * number:
+            witness = events[-1]
+        shared.evidence.accepted(events, witness)
+        shared.ledger.add(events)
+        outcome.published += number
+        outcome.sends += 1
+        instruments.accepted(events, duration_s, shared.actions)

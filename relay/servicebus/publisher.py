@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -170,26 +169,28 @@ class ServiceBusPublisher:
         self, outcome: KeyOutcome, events: Sequence[Event], rules: AttemptContext, outage: _Outage
     ) -> None:
         """Send a key's events: together, or one at a time to find the one at which an unforeseen error happens."""
-        parts = deque([events])
-        while parts and outcome.error is None:
-            part, done_before = parts.popleft(), _done(outcome)
+        parts = [events]
+        for part in parts:
             try:
                 outage.check()
                 async with self._senders.acquire() as sender:
                     await KeySender(sender, self._shared, rules, outcome).send_in_order(part)
             except SendError as error:
                 outcome.error = error.naming(self._named_by)
+                return
             except Exception as error:
                 # Whatever the error, the other partition keys continue, and this one comes again.
                 if outage.is_new(error):
                     logger.exception("a partition key failed in a way that the relay does not foresee")
-                left = part[_done(outcome) - done_before :]
+                left = events[_done(outcome) :] if part is events else part
                 if rules.isolate and len(left) > 1:
-                    parts.extend([event] for event in left)
-                else:
-                    defect = f"{first_line(error)}. This is a defect of the relay: please report it."
-                    outcome.error = DefectError(defect)
-                    outcome.blocked_by = left[0].id if len(left) == 1 else None
+                    # The loop goes on with them.
+                    parts += [[event] for event in left]
+                    continue
+                defect = f"{first_line(error)}. This is a defect of the relay: please report it."
+                outcome.error = DefectError(defect)
+                outcome.blocked_by = left[0].id if len(left) == 1 else None
+                return
 
 
 def _claims(settings: Settings, message_of: Contract) -> Claims | None:
