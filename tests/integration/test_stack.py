@@ -240,7 +240,7 @@ async def test_the_demo_delivers_every_event_when_its_host_is_killed(
         *("written", "delivered", "missing", "duplicated", "out_of_order", "altered", "quarantined"),
         *(matches, "console_matches", "written_per_s", "relayed_per_s", "consumed_per_s"),
         *("commit_to_topic_p50_ms", "commit_to_topic_p99_ms"),
-        *("commit_to_consumer_p50_ms", "commit_to_consumer_p99_ms", "processor", "edge_cases"),
+        *("commit_to_consumer_p50_ms", "commit_to_consumer_p99_ms", "processor", "relay_rss_mib", "edge_cases"),
     ]
     assert (summary["written"], summary["delivered"]) == (DEMO_EVENTS, DEMO_EVENTS)
     errors_counted = ("missing", "duplicated", "out_of_order", "altered", "quarantined")
