@@ -216,6 +216,17 @@ def test_pages_have_as_many_rows_as_fit() -> None:
     assert first > 1
 
 
+def test_a_page_that_cannot_be_read_is_halved_down_to_one_row() -> None:
+    size = PageSize(1000)
+
+    found = []
+    for rows in (9, 4, 1, 1):
+        size.failed(rows)
+        found.append(size.rows)
+
+    assert found == [4, 2, 1, 1]
+
+
 def test_the_size_of_a_page_is_that_of_its_values() -> None:
     row = {"id": "e", "data": "x" * 10_000, "tags": ["y" * 10_000, {"z": "z" * 10_000}], "bytes": b"b" * 10_000}
 

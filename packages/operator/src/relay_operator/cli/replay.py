@@ -24,7 +24,7 @@ from relay_operator.backends.backend import OperatorBackend
 from relay_operator.cli.arguments import Commands, one_outbox, reported
 from relay_operator.cli.quarantine_admin import Discarded, open_records
 from relay_operator.cli.replay_run import Replay, ReplayCounts, ReplayIdentity, ReplayState
-from relay_operator.cli.sender import OrderedSender, ordered_sender, rehearsal
+from relay_operator.cli.sender import OrderedSender, Rehearsal, ordered_sender, rehearsal
 from relay_operator.cli.terminal import ExitCode, Result, Terminal
 from relay_operator.outcomes import Removed
 
@@ -120,8 +120,11 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str], ter
         state = ReplayState.begin(identity, None if no_file else arguments.state)
         if state.finished:
             return _result(state, ReplayCounts(), None, backend, dry_run=False)
-        open_sender = rehearsal if arguments.dry_run else ordered_sender
-        sender = await stack.enter_async_context(open_sender(settings, with_original_id=arguments.as_new))
+        sender: OrderedSender | Rehearsal
+        if arguments.dry_run:
+            sender = await stack.enter_async_context(rehearsal(settings, with_original_id=arguments.as_new))
+        else:
+            sender = await stack.enter_async_context(ordered_sender(settings, with_original_id=arguments.as_new))
         parked: Set[str] | None = None
         discarded: Mapping[Discarded, Removed] = {}
         if not arguments.force:
