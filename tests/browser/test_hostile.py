@@ -165,7 +165,7 @@ async def test_commands_keep_what_others_wrote_in_one_word(console: ConsolePage)
     page = await console.open()
     await page.locator("#quarantine summary").click()
 
-    commands = await page.locator("#quarantine code").all_inner_texts()
+    commands = await page.locator("#quarantine .command code").all_inner_texts()
     assert commands == [
         "python -m relay quarantine release --reason=percent:x%27%3B%20touch%20owned%20%23",
         "python -m relay quarantine discard --reason=percent:x%27%3B%20touch%20owned%20%23",
