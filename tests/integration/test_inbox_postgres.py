@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,18 +14,15 @@ from typing import Any
 
 import psycopg
 import pytest
-from azure.servicebus.aio import ServiceBusClient
-from psycopg_pool import AsyncConnectionPool, PoolTimeout
+from psycopg_pool import PoolTimeout
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import StaticPool
 
 import inbox
-from inbox.cancellation import end_tasks
 from inbox.stores.sql.dialects import Postgres
 from inbox.stores.sql.schema import migrations
-from tests.support import inbox as consumers
 from tests.support.inbox_stores import Harness, InPostgres, InSqlAlchemy, gap, handle, message, pool_of
 from tests.support.pages import ROOT
 from tests.support.postgresql import PostgresServer
@@ -530,24 +526,3 @@ def test_the_tables_of_the_page_are_those_of_the_migration() -> None:
     statements = [each.strip() for each in shown[1].split(";") if each.strip()]
     first = [each.replace('"public".', "public.") for each in migrations(Postgres())[0].statements]
     assert statements == first
-
-
-async def test_the_example_of_the_page_counts_each_title_once(postgres_database: str, tmp_path: Path) -> None:
-    text = (ROOT / "docs/receiving-events.md").read_text(encoding="utf-8")
-    example = re.search(r"```python\n(async def consume.*?)```", text, re.DOTALL)
-    assert example is not None
-    names = {
-        "inbox": inbox,
-        "AsyncConnectionPool": AsyncConnectionPool,
-        "ServiceBusClient": ServiceBusClient,
-    }
-    exec(example[1], names)
-    with psycopg.connect(postgres_database, autocommit=True) as owner:
-        owner.execute("create table lent (title text primary key, times integer not null)")
-        async with consumers.broker(tmp_path) as servicebus:
-            body = json.dumps({"title": "Emma"}).encode()
-            servicebus.send(*(consumers.message("k", number, body) for number in (1, 2, 1)))
-            running = asyncio.create_task(names["consume"](postgres_database, servicebus.client))  # type: ignore[operator]
-            await servicebus.until_empty()
-            await end_tasks([running])
-        assert owner.execute("select * from lent").fetchall() == [("Emma", 2)]
