@@ -15,6 +15,7 @@ from relay_operator.console.model import (
     DeadLetter,
     DeadLetterGroup,
     Delivery,
+    MessageContent,
     Partition,
     Problem,
     QuarantineGroup,
@@ -112,7 +113,7 @@ def hostile(snapshot: Snapshot, texts: Iterator[str]) -> dict[str, object]:
                 next(texts),
                 next(texts),
                 1,
-                [DeadLetter(next(texts), next(texts), next(texts), next(texts), next(texts), NOON)],
+                [DeadLetter(*(next(texts) for _ in range(5)), NOON, MessageContent(next(texts), next(texts)))],
             )
             for _ in everywhere
         ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 
 import aiohttp
@@ -93,6 +94,34 @@ async def test_dead_letters_that_the_sdk_cannot_decode_are_read(
     (group,) = await topic.dead_letters(SUBSCRIPTION)
 
     assert [(each.message_id, each.partition_key) for each in group.examples] == [("k-1", "k"), ("k-2", "k")]
+
+
+async def test_content_is_kept_only_where_it_may_be_shown_and_only_of_the_examples(
+    servicebus: ServiceBusServer, topic: ServiceBusTopic
+) -> None:
+    dead = Topic(servicebus)
+    dead.publish(
+        *(event("k", number, body=b"\xff" if number == 2 else b'{"city": "Oslo"}') for number in range(1, 13))
+    )
+    dead.dead_letter(SUBSCRIPTION, "k", count=12, reason="schema")
+    address = f"http://127.0.0.1:{servicebus.admin_port}"
+    environment = {"SERVICEBUS_ADMIN": address, "CONSOLE_SHOW_DATA": "true"}
+    showing = ServiceBusTopic(settings_of(servicebus), environment)
+    try:
+        (hidden,) = await topic.dead_letters(SUBSCRIPTION)
+        (group,) = await showing.dead_letters(SUBSCRIPTION)
+    finally:
+        await showing.close()
+
+    assert [each.content for each in hidden.examples] == [None] * 10
+    contents = [each.content for each in group.examples]
+    assert [each.body for each in contents if each][:2] == ['{"city": "Oslo"}', "base64:/w=="]
+    assert group.count == 12
+    assert len(contents) == 10
+    assert contents[0] is not None
+    properties = json.loads(contents[0].properties)
+    assert properties["properties"]["messageId"] == "k-1"
+    assert "DeadLetterReason" not in properties["applicationProperties"]
 
 
 async def test_no_more_dead_letters_are_peeked_than_the_bound(

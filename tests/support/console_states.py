@@ -15,6 +15,7 @@ from relay_operator.console.model import (
     DeadLetterGroup,
     Flow,
     Known,
+    MessageContent,
     Partition,
     Problem,
     QuarantineGroup,
@@ -53,7 +54,8 @@ def states() -> Mapping[str, Snapshot]:
     calm = busy()
     flow = replace(calm.flow, waiting=12_345, lag_s=4000.0)
     records = [record(number, LONG_KEY, document_id=LONG, detail=f"{LONG} {LONG}") for number in range(3)]
-    letter = DeadLetter(LONG, LONG_KEY, LONG, "MaxDeliveryCountExceeded", f"{LONG} failed", NOON)
+    content = MessageContent(f'{{"{LONG}": "{LONG}"}}', LONG * 40)
+    letter = DeadLetter(LONG, LONG_KEY, LONG, "MaxDeliveryCountExceeded", f"{LONG} failed", NOON, content)
     events = [committed(number, LONG_KEY, action=LONG, sequence=10**15 + number) for number in range(1, 9)]
     gone = Problem("outbox", f"the container '{LONG}' cannot be read: ServiceRequestError: {LONG} Check COSMOS.")
     lock = Finding.error(

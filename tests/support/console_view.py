@@ -20,6 +20,7 @@ from relay_operator.console.model import (
     Delivery,
     Flow,
     Known,
+    MessageContent,
     Partition,
     QuarantineGroup,
     QuarantineRecord,
@@ -221,6 +222,10 @@ def busy() -> Snapshot:
                         "MaxDeliveryCountExceeded",
                         "Message could not be consumed after 10 delivery attempts.",
                         NOON + 19.3,
+                        MessageContent(
+                            '{"applicationProperties": {"sequence": 31}}',
+                            '{"street": "12 Elm Street"}',
+                        ),
                     )
                 ],
             )

@@ -169,7 +169,7 @@ class DeadLetterGroup:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A message in a dead-letter queue, without its body."""
+    """A message in a dead-letter queue; `content` is None where the console does not show the data of events."""
 
     message_id: str
     partition_key: str | None
@@ -177,6 +177,15 @@ class DeadLetter:
     reason: str
     description: str
     enqueued_at: float | None
+    content: MessageContent | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MessageContent:
+    """The beginning of a message's properties, in JSON, and of its body, in Base64 unless it is UTF-8."""
+
+    properties: str
+    body: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from relay.core.errors import SettingsError
 from relay.core.remedy import render
 from relay_operator.console import formatting
 from relay_operator.console.charts import charts
+from relay_operator.console.content import shows_data
 from relay_operator.console.freshness import FIGURES
 from relay_operator.console.model import Checked, Partition, Snapshot, Timeline
 from relay_operator.console.overview import StreamState, StreamView, overall, path_of
@@ -60,7 +61,7 @@ class ConsoleSettings:
 
     Attributes:
         trace_url: Address of a trace, with `{trace_id}` for its id.
-        show_data: True to show the data of events.
+        show_data: True to show the data of events and the content of dead letters.
         runbook_url: Address of a copy of docs/runbook.md, whose sections the page links to.
     """
 
@@ -84,9 +85,11 @@ class ConsoleSettings:
                 f"CONSOLE_TRACE_URL is {quoted(trace_url)}: set an https:// or http:// address that contains "
                 f"{_TRACE_ID} after the host"
             )
-        show_data = environment.get("CONSOLE_SHOW_DATA", "").strip() or "false"
-        if show_data.lower() not in ("true", "false"):
-            problems.append(f"CONSOLE_SHOW_DATA is {quoted(show_data)}: set 'true' or 'false'")
+        show_data = False
+        try:
+            show_data = shows_data(environment)
+        except SettingsError as error:
+            problems += error.problems
         runbook_url = environment.get("CONSOLE_RUNBOOK_URL", "").strip() or None
         if runbook_url is not None and not _is_page(runbook_url):
             problems.append(
@@ -95,7 +98,7 @@ class ConsoleSettings:
             )
         if problems:
             raise SettingsError(problems)
-        return cls(trace_url, show_data.lower() == "true", runbook_url)
+        return cls(trace_url, show_data, runbook_url)
 
     def trace_address(self, traceparent: str | None) -> str | None:
         """Return the address of an event's trace.

@@ -14,8 +14,10 @@ shared access policy with Manage, or the role Azure Service Bus Data Owner.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 from azure.core.exceptions import AzureError
 from azure.servicebus import ServiceBusSubQueue
@@ -32,6 +34,7 @@ from relay.config.clients import (
 )
 from relay.config.settings import Settings
 from relay.core.errors import ServiceError, first_line
+from relay_operator.console.content import content_of, shows_data
 from relay_operator.console.model import (
     EXAMPLES,
     Arrival,
@@ -57,10 +60,11 @@ class ServiceBusTopic:
     def __init__(self, settings: Settings, environment: Mapping[str, str]) -> None:
         """Create a view of the topic.
 
-        `environment` may have `CONSOLE_TOPIC_URL`, and `SERVICEBUS_ADMIN`, the management endpoint's address.
+        `environment` may have `CONSOLE_TOPIC_URL`, `SERVICEBUS_ADMIN`, the management endpoint's address, and
+        `CONSOLE_SHOW_DATA`, with which dead letters have their content.
 
         Raises:
-            SettingsError: CONSOLE_TOPIC_URL, or the variable of another namespace, is wrong.
+            SettingsError: CONSOLE_TOPIC_URL, CONSOLE_SHOW_DATA, or the variable of another namespace, is wrong.
         """
         self._settings = settings
         self._topic = settings.servicebus_topic
@@ -75,11 +79,12 @@ class ServiceBusTopic:
             "suffices."
         )
         self._resource_manager = resource_manager(settings, environment)
+        self._shows_data = shows_data(environment)
         self._client: ServiceBusClient | None = None
         self._administration: ServiceBusAdministrationClient | None = None
         self._receivers: dict[str, ServiceBusReceiver] = {}
         self._turn = asyncio.Lock()
-        # Without their bodies, each of which may have a megabyte.
+        # Without their bodies, each of which may have a megabyte, but for the beginning of those that are shown.
         self._peeked: dict[str, Sequence[tuple[DeadLetter, Delivery]]] = {}
 
     async def subscriptions(self) -> Sequence[Subscription]:
@@ -167,16 +172,21 @@ class ServiceBusTopic:
             receiver = outlet.receiver(self._client, sub_queue=ServiceBusSubQueue.DEAD_LETTER)
             self._receivers[subscription] = receiver
         found: list[tuple[DeadLetter, Delivery]] = []
+        of_reason: Counter[str] = Counter()
         number = 1
         while len(found) < PEEKED:
             # A page may have fewer messages than asked for; one without any is the end.
-            page = [
-                letter.read(subscription, each) for each in await sdk.peek(receiver, number, PEEKED - len(found))
-            ]
+            page = await sdk.peek(receiver, number, PEEKED - len(found))
             if not page:
                 break
-            found += map(_shown, page)
-            number = page[-1].sequence_number + 1
+            for encoded in page:
+                read = letter.read(subscription, encoded)
+                shown, delivery = _shown(read)
+                of_reason[shown.reason] += 1
+                if self._shows_data and of_reason[shown.reason] <= EXAMPLES:
+                    shown = replace(shown, content=content_of(encoded))
+                found.append((shown, delivery))
+                number = read.sequence_number + 1
         return found
 
     @contextmanager

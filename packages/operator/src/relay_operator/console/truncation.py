@@ -10,6 +10,7 @@ ERROR = 4000
 REASON = 200
 DETAIL = 1000
 OWNER = 300
+CONTENT = 4000
 
 
 def both_ends(text: str, most: int) -> str:
