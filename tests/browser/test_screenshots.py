@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import Browser, expect
 
-from tests.support.console_page import ConsolePage
+from relay_operator.console.application import application_of_streams
+from relay_operator.console.model import Problem, Snapshot, Stage, Timeline
+from relay_operator.console.overview import StreamView
+from relay_operator.console.server import loopback, serving
+from relay_operator.outcomes import Outcome
+from tests.support.console_page import SHOWN, Checker, ConsolePage, console_page
+from tests.support.console_states import states
+from tests.support.console_view import NOON, InMemoryView, busy, committed, delivered, history, removed, tracked
 
 FOLDER = os.environ.get("CONSOLE_SCREENSHOTS", "")
 
@@ -21,18 +30,99 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("name", "key", "scheme", "height"),
-    [("flow", "", "light", 860), ("flow-dark", "", "dark", 860), ("key", "contact-1", "light", 720)],
-)
-async def test_pictures(
-    console: ConsolePage, name: str, key: str, scheme: Literal["dark", "light"], height: int
-) -> None:
-    # Nothing moves, so that a picture changes only with the page.
-    await console.page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
-    await console.page.set_viewport_size({"width": 1280, "height": height})
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A picture of the page, or of a part of it.
 
-    page = await console.open(key)
-    await expect(page.locator(".is-moving")).to_have_count(2)
+    Attributes:
+        state: The state that the page shows.
+        key: The key whose timeline is open; empty for none.
+        part: A selector of the part; the window otherwise.
+        opened: Selectors of what is clicked first.
+        shows: A text that the page has before the picture is made.
+    """
 
-    await page.screenshot(path=Path(FOLDER) / f"console-{name}.png", animations="disabled")
+    state: Callable[[], Snapshot] = busy
+    key: str = ""
+    scheme: Literal["dark", "light"] = "light"
+    height: int = 860
+    part: str = ""
+    opened: tuple[str, ...] = ()
+    shows: str = ""
+
+
+def _owner_gone() -> Snapshot:
+    calm = busy()
+    return replace(calm, partitions=[replace(calm.partitions[0], held_s=21), *calm.partitions[1:]])
+
+
+def _stale() -> Snapshot:
+    said = "the container 'data' cannot be read: the account refuses the connection. Check COSMOS."
+    return replace(states()["the source is down"], problems=[Problem("outbox", said)])
+
+
+def _of_an_operator(outcome: Outcome, why: str) -> Timeline:
+    events = [committed(number, "contact-7") for number in (1, 2)]
+    removal = replace(removed(2, outcome, why=why).removal, at="2026-02-09T11:36:59.250000+00:00")
+    stage = Stage.PUBLISHED if outcome is Outcome.RELEASED else Stage.DISCARDED
+    accepted_at = NOON + 420 if outcome is Outcome.RELEASED else None
+    of_second = tracked(events[1], stage, removed=removal, published_at=accepted_at)
+    return Timeline("contact-7", [tracked(events[0], deliveries=[delivered(events[0])]), of_second])
+
+
+PICTURES = {
+    "flow": Picture(),
+    "flow-dark": Picture(scheme="dark"),
+    "key": Picture(key="contact-1", height=720),
+    "released": Picture(key="contact-7", part="#timeline", shows="Released"),
+    "discarded": Picture(key="contact-7", part="#timeline", shows="Discarded"),
+    "owner-gone": Picture(_owner_gone, height=520, shows="is gone"),
+    "stale": Picture(_stale, height=520, shows="It is not known since"),
+    "quarantine": Picture(part="#quarantine", opened=("#quarantine summary",), shows="message-too-large"),
+    "dead-letters": Picture(
+        part="#dead-letters",
+        opened=("#dead-letters summary", "#dead-letters .data summary"),
+        shows="12 Elm Street",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PICTURES)
+async def test_pictures(browser: Browser, name: str) -> None:
+    picture = PICTURES[name]
+    async with console_page(browser) as console:
+        if name in ("released", "discarded"):
+            console.view.timelines["contact-7"] = _of_an_operator(Outcome(name), "the size limit was raised")
+        # Nothing moves, so that a picture changes only with the page.
+        await console.page.emulate_media(color_scheme=picture.scheme, reduced_motion="reduce")
+        await console.page.set_viewport_size({"width": 1280, "height": picture.height})
+        await console.view.show(picture.state())
+
+        page = await console.open(picture.key)
+        for selector in picture.opened:
+            await page.locator(selector).first.click()
+        await expect(page.locator(picture.part or "body")).to_contain_text(picture.shows)
+
+        path = Path(FOLDER) / f"console-{name}.png"
+        if picture.part:
+            await page.locator(picture.part).screenshot(path=path, animations="disabled")
+        else:
+            await page.screenshot(path=path, animations="disabled")
+        assert (console.complaints, console.elsewhere) == ([], [])
+
+
+async def test_picture_of_several_streams(browser: Browser) -> None:
+    views = {
+        "default": InMemoryView(busy()),
+        "orders": InMemoryView(_stale(), [history()]),
+        "audit": InMemoryView(busy()),
+    }
+    streams = [StreamView(name, "container 'data'", f"topic '{name}'", view) for name, view in views.items()]
+    app = application_of_streams(streams, loopback, settings=SHOWN, check=Checker())
+    context = await browser.new_context(viewport={"width": 1280, "height": 520}, reduced_motion="reduce")
+    async with serving(app, "127.0.0.1", 0) as address:
+        console = ConsolePage(views["default"], await context.new_page(), address, Checker())
+        page = await console.open()
+        await expect(page.locator("body")).to_contain_text("It is not known since")
+        await page.screenshot(path=Path(FOLDER) / "console-streams.png", animations="disabled")
+        await context.close()
