@@ -94,17 +94,25 @@ async def test_a_large_cloudevent_names_its_data_by_reference(
     assert properties(message)["cloudEvents:dataref"] == properties(message)["dataRef"]
 
 
-@pytest.mark.parametrize("fault", [403, "cut", "hang"])
+@pytest.mark.parametrize(
+    ("fault", "limit_s", "said"),
+    [
+        (403, "30", "Storage Blob Data Contributor"),
+        ("cut", "30", "Check BLOBS, and the network"),
+        ("hang", "5", "check BLOBS and the network"),  # waited for until the limit
+    ],
+)
 async def test_while_a_content_cannot_be_written_its_key_waits_and_no_other(
     make_relay: RelayMaker,
     servicebus: ServiceBusServer,
     blobs: Container,
     quarantine: ContainerProxy,
     fault: int | str,
+    limit_s: str,
+    said: str,
 ) -> None:
     blobs.faults = [fault]
-    relay = make_relay(**blobs.settings, RELAY_SEND_TIMEOUT_S="0.5")
-    said = "Storage Blob Data Contributor" if fault == 403 else "check BLOBS and the network"
+    relay = make_relay(**blobs.settings, RELAY_SEND_TIMEOUT_S=limit_s)
 
     # A temporary error is traced to one event from the fourth attempt.
     for attempt in (0, 3):
