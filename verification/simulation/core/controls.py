@@ -49,7 +49,9 @@ def _at_once(refusal: Any, history: Any, policy: Any) -> verdict.Verdict:
 
 CONTROLS = {
     "WithholdsCheckpoint": Control(lambda: patch.object(Relay, "handle", _succeed), Wrong.MISSING, 3),
-    "StopsBehindFailure": Control(lambda: patch.object(KeySender, "send_in_order", go_on), Wrong.OUT_OF_ORDER, 10),
+    "StopsBehindFailure": Control(
+        lambda: patch.object(KeySender, "send_in_order", go_on), Wrong.OUT_OF_ORDER, 10, first=15
+    ),
     "SortsCommits": Control(
         lambda: patch.object(source, "in_commit_order", lambda documents: documents), Wrong.OUT_OF_ORDER, 3
     ),
