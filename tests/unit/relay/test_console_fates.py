@@ -17,6 +17,7 @@ from relay_operator.cli.quarantine_admin import QuarantineAdmin
 from relay_operator.console import formatting
 from relay_operator.console.model import Arrival, Delivery, Stage, Tracked
 from relay_operator.console.pages import ConsoleSettings, Pages
+from relay_operator.console.status import headline
 from relay_operator.console.stream import encoded
 from relay_operator.outcomes import Outcome, Removal
 from tests.support.console_deployment import NOW, Deployment
@@ -123,6 +124,8 @@ async def _views_agree(world: World, looks: int) -> None:
     assert {each.id: str(each.stage) for each in timeline.events} == expected
     assert snapshot.flow.published == world.accepted
     assert snapshot.flow.quarantined == sum(stage in ("quarantined", "parked") for stage in expected.values())
+    all_accepted = headline(snapshot).text == "Every committed event has been accepted by the topic."
+    assert all_accepted == (world.accepted == len(world.fates))
     for name, stage in expected.items():
         last = [what for what in told[name] if what in ENDED][-1:]
         assert last == ({"committed": [], "published": ["accepted"]}.get(stage, [stage]))

@@ -11,6 +11,8 @@ import pytest
 from relay.core.errors import StoreError
 from relay.core.holds import parked_marker_item
 from relay_operator.console.model import Arrival, Delivery, Problem, Stage, Subscription
+from relay_operator.console.status import headline
+from relay_operator.console.timeline import steps
 from tests.support.console_deployment import NOW, Deployment, size_of
 from tests.support.waiting import look_again
 from tests.support.watchdog import WATCHDOG_S
@@ -229,6 +231,60 @@ async def test_what_happened_while_nobody_looked_is_counted_and_is_no_rate(relay
     flow = (await relayed.observer.look()).flow
 
     assert (flow.committed, flow.published, flow.published_s, flow.latency_p50_ms) == (50, 50, 0.0, None)
+
+
+@pytest.mark.parametrize("pause_s", [0, 600])
+async def test_the_time_that_an_event_took_is_not_the_consoles_own_delay(
+    relayed: Deployment, pause_s: int
+) -> None:
+    if pause_s:
+        await relayed.observer.look()
+        relayed.now += pause_s
+    relayed.outbox.commit("a", committed_at=relayed.now - 40.5)
+    relayed.outbox.pass_all()
+
+    (latest,) = (await relayed.observer.look()).recent
+
+    assert (latest.stage, latest.took_s) == (Stage.PUBLISHED, None)
+    assert latest.not_measured == "it was accepted before the console looked"
+
+
+@pytest.mark.parametrize(("accepted", "stage"), [(False, Stage.EXPIRED), (True, Stage.PUBLISHED)])
+async def test_an_event_that_expired_while_it_waited_counts_as_accepted_only_if_the_topic_has_it(
+    relayed: Deployment, accepted: bool, stage: Stage
+) -> None:
+    relayed.outbox.commit("a", expires_at=NOW + 5)
+    await relayed.observer.look()
+    relayed.now += 6
+    relayed.outbox.pass_all()
+    if accepted:
+        relayed.topic.arrivals = {"k": [Delivery("a", "all", Arrival.WAITING, accepted_at=NOW + 1)]}
+
+    snapshot = await relayed.observer.look()
+
+    assert [each.stage for each in snapshot.recent] == [stage]
+    assert snapshot.flow.published == accepted
+    assert headline(snapshot).text == (
+        "Every committed event has been accepted by the topic."
+        if accepted
+        else "No event waits. 1 event was discarded, or expired."
+    )
+    labels = [step.label for step in steps(snapshot.recent[0])]
+    assert labels[1] == ("Accepted" if accepted else "Expired")
+
+
+async def test_an_expired_event_that_the_topic_shows_later_has_been_accepted(relayed: Deployment) -> None:
+    relayed.outbox.commit("a", expires_at=NOW + 5)
+    await relayed.observer.look()
+    relayed.now += 6
+    relayed.outbox.pass_all()
+    await relayed.observer.look()
+    relayed.topic.arrivals = {"k": [Delivery("a", "all", Arrival.WAITING, accepted_at=NOW + 1)]}
+
+    snapshot = await relayed.observer.look()
+
+    assert snapshot.flow.published == 1
+    assert snapshot.recent[0].stage is Stage.PUBLISHED
 
 
 async def test_accepted_times_of_the_topic_are_preferred(relayed: Deployment) -> None:

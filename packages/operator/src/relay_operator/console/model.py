@@ -239,6 +239,8 @@ class Stage(StrEnum):
     QUARANTINED = "quarantined"
     PARKED = "parked"
     DISCARDED = "discarded"
+    # Its time to live ended before the relay was seen to pass it.
+    EXPIRED = "expired"
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,6 +341,7 @@ class EventState(StrEnum):
     QUARANTINED = "quarantined"
     PARKED = "parked"
     DISCARDED = "discarded"
+    EXPIRED = "expired"
 
 
 @dataclass(frozen=True, slots=True)

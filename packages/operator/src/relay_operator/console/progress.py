@@ -276,15 +276,16 @@ class Progress:
         for event in self._passed:
             self._followed.touch(event.name[0])
             at = accepted_at(found.get(event.name, ()))
-            if at is not None:
-                event.passed_at = at
             removal = self._quarantine.removal(event)
             if self._quarantine.has(event):
                 self._set_aside(event)
             elif removal is not None:
                 self._remove(event, removal, accepted=at is not None)
+            elif at is None and event.expires_at is not None and event.expires_at <= event.passed_at:
+                # The change feed has no expired document: the relay may have passed it unread.
+                self.latest.change(event.name, stage=Stage.EXPIRED)
             else:
-                self._publish(event)
+                self._publish(event, at)
         self._passed.clear()
 
     def _count_removed(self) -> None:
@@ -304,14 +305,16 @@ class Progress:
         self._published += stage is Stage.PUBLISHED
         self.latest.change(event.name, stage=stage, quarantined=None, removed=removal)
 
-    def _publish(self, event: Waiting) -> None:
+    def _publish(self, event: Waiting, accepted_at: float | None) -> None:
         self._published += 1
+        looked = self._read_up_to is not None
         # Events that were passed before the console looked were published some time before.
-        if self._read_up_to is not None:
-            self._publications.add(event.passed_at)
+        published_at = event.passed_at if accepted_at is None and looked else accepted_at
+        if looked and published_at is not None:
+            self._publications.add(published_at)
             if event.started_at is not None:
-                self._latencies.add(max(0.0, event.passed_at - event.started_at), event.passed_at)
-        self.latest.change(event.name, stage=Stage.PUBLISHED, published_at=event.passed_at)
+                self._latencies.add(max(0.0, published_at - event.started_at), published_at)
+        self.latest.change(event.name, stage=Stage.PUBLISHED, published_at=published_at)
 
     def _set_aside(self, event: Waiting) -> None:
         record = self._quarantine.record(event)
@@ -326,7 +329,7 @@ class Progress:
         for name, deliveries in found.items():
             if (tracked := self.latest.get(name)) is not None:
                 at = None if tracked.stage is Stage.COMMITTED else accepted_at(deliveries)
-                if at is not None and tracked.stage is Stage.DISCARDED:
+                if at is not None and tracked.stage in (Stage.DISCARDED, Stage.EXPIRED):
                     self.latest.change(name, stage=Stage.PUBLISHED)
                     self._published += 1
                 published_at = tracked.published_at if at is None else at

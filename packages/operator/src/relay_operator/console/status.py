@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from relay.backends.findings import Level
 from relay_operator.console.formatting import clock, count, plural, prose, sentence, short, span, visible
 from relay_operator.console.freshness import FIGURES
-from relay_operator.console.model import Partition, Snapshot
+from relay_operator.console.model import Flow, Partition, Snapshot
 from relay_operator.reasons import AT_A_GLANCE, RECOVERY, RUNBOOK, State
 
 USUAL_LAG_S = 5.0
@@ -81,7 +81,14 @@ def _states(snapshot: Snapshot) -> Iterator[Headline]:
         yield Headline.of(Level.WARNING, f"{text}.", aside[0][0])
     if snapshot.flow.waiting:
         yield Headline(Level.OK, f"{_events(snapshot.flow.waiting)} on the way to the topic.")
-    yield Headline(Level.OK, "Every committed event has been accepted by the topic.")
+    yield Headline(Level.OK, _nothing_waits(snapshot.flow))
+
+
+def _nothing_waits(flow: Flow) -> str:
+    others = (flow.committed or 0) - (flow.published or 0)
+    if others <= 0:
+        return "Every committed event has been accepted by the topic."
+    return f"No event waits. {_events(others)} {'was' if others == 1 else 'were'} discarded, or expired."
 
 
 def _stopped(snapshot: Snapshot) -> Iterator[Headline]:
