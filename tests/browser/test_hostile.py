@@ -113,7 +113,17 @@ def hostile(snapshot: Snapshot, texts: Iterator[str]) -> dict[str, object]:
                 next(texts),
                 next(texts),
                 1,
-                [DeadLetter(*(next(texts) for _ in range(5)), NOON, MessageContent(next(texts), next(texts)))],
+                [
+                    DeadLetter(
+                        next(texts),
+                        next(texts),
+                        next(texts),
+                        next(texts),
+                        next(texts),
+                        NOON,
+                        MessageContent(next(texts), next(texts)),
+                    )
+                ],
             )
             for _ in everywhere
         ],
