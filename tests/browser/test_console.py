@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 import time
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 from playwright.async_api import expect
 
 from relay_operator.console.freshness import FIGURES, Part
-from relay_operator.console.model import Flow, Known, Partition, Problem, Timeline
+from relay_operator.console.model import Flow, Known, Partition, Problem, Stage, Timeline
 from tests.support.console_page import ConsolePage
 from tests.support.console_view import NOON, TRACE, committed, delivered, tracked
 
@@ -281,3 +282,76 @@ async def test_the_page_is_dark_where_the_system_is_and_still_where_motion_is_un
     assert light == "rgb(244, 246, 248)"
     assert await page.evaluate(colour) == "rgb(14, 18, 22)"
     assert await page.evaluate(f"{MOVING}.length") == 0
+
+
+async def test_recent_events_are_filtered_with_the_keyboard_alone(console: ConsolePage) -> None:
+    page = await console.open()
+    await page.get_by_label("Stage").focus()
+    await page.keyboard.type("quarantined")
+    await page.keyboard.press("Tab")
+    await page.keyboard.press("Tab")
+    await page.keyboard.type("contact")
+    await page.keyboard.press("Enter")
+    await console.is_live()
+
+    rows = page.get_by_role("table", name="The latest events").get_by_role("row")
+    await expect(rows).to_have_count(1 + 1)
+    await expect(rows.nth(1)).to_contain_text("quarantined")
+    assert await page.get_by_label("Action").input_value() == "contact"
+    # The stream keeps to the filter.
+    recent = [tracked(committed(number), Stage.QUARANTINED) for number in (1, 2)]
+    await console.view.set(recent=[*recent, tracked(committed(3))])
+    await expect(rows).to_have_count(1 + 2)
+    await page.get_by_role("search", name="Recent events").get_by_role("link", name="Show all").press("Enter")
+    await console.is_live()
+    await expect(rows).to_have_count(1 + 3)
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+async def test_records_are_selected_with_the_keyboard_alone(console: ConsolePage, width: int) -> None:
+    await console.page.set_viewport_size({"width": width, "height": 860})
+    page = await console.open()
+    quarantine = page.get_by_role("region", name="Quarantine")
+    await quarantine.locator("summary", has_text="message-too-large").press("Enter")
+    boxes = quarantine.get_by_role("checkbox")
+    for number in (0, 2):
+        await boxes.nth(number).press("Space")
+    await quarantine.get_by_role("button", name="Commands for the selected").press("Enter")
+    await console.is_live()
+
+    chosen = page.get_by_role("group", name="Selected records")
+    await expect(chosen).to_contain_text("2 selected")
+    ids = [console.view.latest.quarantine[0].examples[number].id for number in (0, 2)]
+    copied = await chosen.locator("[data-copy]").evaluate_all("all => all.map(each => each.dataset.copy)")
+    assert copied == [f"python -m relay quarantine {word} {' '.join(ids)}" for word in ("release", "discard")]
+    await quarantine.get_by_role("link", name="Select none").press("Enter")
+    await console.is_live()
+    await expect(chosen).to_have_count(0)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_the_last_hour_and_what_operators_removed_are_shown(
+    console: ConsolePage, scheme: Literal["light", "dark"]
+) -> None:
+    await console.page.emulate_media(color_scheme=scheme)
+    page = await console.open()
+
+    hour = page.get_by_role("region", name="The last hour")
+    for chart in ("Accepted a second", "Lag", "In quarantine", "Dead letters"):
+        drawn = hour.get_by_role("img", name=re.compile(f"^{chart} over the last hour: at most .*not observed"))
+        await expect(drawn).to_be_visible()
+    removed = page.get_by_role("region", name="Released and discarded")
+    await expect(removed).to_contain_text("a test order")
+    assert await removed.locator(".badge").all_inner_texts() == ["discarded", "released"]
+    await removed.get_by_role("link", name="contact-12").press("Enter")
+    await console.is_live()
+    await expect(page.locator("#timeline")).to_contain_text("Timeline of contact-12")
+
+
+async def test_the_content_of_a_dead_letter_is_opened_with_the_keyboard(console: ConsolePage) -> None:
+    page = await console.open()
+    dead = page.get_by_role("region", name="Dead letters")
+    await dead.locator("summary", has_text="MaxDeliveryCountExceeded").press("Enter")
+    await dead.locator("summary", has_text="Properties and body").press("Enter")
+
+    await expect(dead.get_by_text('{"street": "12 Elm Street"}')).to_be_visible()
