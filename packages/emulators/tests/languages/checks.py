@@ -1,4 +1,4 @@
-"""Runs the checks of a JavaScript SDK in one process of Node, and says what came of each."""
+"""Runs the checks of an SDK in another language in one process, and says what came of each."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,9 +47,18 @@ def skip_without(*packages: str) -> None:
 
 
 async def run(service: str, settings: Mapping[str, str]) -> Outcomes:
-    """Run all checks of this service with these environment variables. TimeoutError after WATCHDOG_S seconds."""
+    """Run all checks of this service in Node with these environment variables."""
+    return await run_command(["node", "--no-deprecation", str(FOLDER / service / "main.mjs")], settings)
+
+
+async def run_command(command: Sequence[str], settings: Mapping[str, str]) -> Outcomes:
+    """Run a program of checks with these environment variables.
+
+    Raises:
+        TimeoutError: It has not ended after WATCHDOG_S seconds.
+    """
     process = await asyncio.create_subprocess_exec(
-        *("node", "--no-deprecation", FOLDER / service / "main.mjs"),
+        *command,
         env={"PATH": os.environ["PATH"], **settings},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,

@@ -75,7 +75,11 @@ final class Failing {
             inject("server-busy", name, 2);
             ServiceBusException error = checks.Checks.fails(ServiceBusException.class, () -> bus.send(name, "x"));
             // The client's reason is that its retries are exhausted.
-            error.printStackTrace();
+            Throwable cause = error;
+            while (!(cause instanceof AmqpException)) {
+                cause = cause.getCause();
+            }
+            equal("com.microsoft:server-busy", ((AmqpException) cause).getErrorCondition().getErrorCondition());
         });
         check("a detached link is opened again", retries(4, SHORT), bus -> {
             String name = bus.queue(options -> options.setDuplicateDetectionRequired(true));

@@ -1,0 +1,121 @@
+"""Builds the checks of a compiled language on first use, in its folder `build`, which git ignores.
+
+The folder is named by a hash of the sources, so a change of them builds anew. A lock keeps processes apart.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from packages.emulators.tests.languages.checks import FOLDER
+from tests.support.watchdog import WATCHDOG_S
+
+JAVA = FOLDER / "java"
+GO = FOLDER / "go"
+_BUILDS_KEPT = 2
+
+
+def names(folder: Path, suffix: str) -> list[str]:
+    """Return the names of the checks in the sources below this folder."""
+    return [
+        name
+        for file in sorted(folder.glob(f"**/*{suffix}"))
+        for name in re.findall(r'^\s*check\("(.+?)", ', file.read_text(encoding="utf-8"), re.MULTILINE)
+    ]
+
+
+def java(service: str) -> list[str]:
+    """Return the command that runs the checks of this service in Java; skip where it cannot be built."""
+    _skip_without("java", "javac", "keytool", "mvn", hint="install a JDK, version 17 or later, and Maven")
+    sources = sorted((JAVA / "src").glob("**/*.java"))
+    with _built(JAVA, [JAVA / "pom.xml", *sources]) as build:
+        class_path = build / "class-path"
+        if not class_path.is_file() or not all(map(os.path.exists, class_path.read_text().split(os.pathsep))):
+            _fetch(
+                [
+                    "mvn",
+                    "--batch-mode",
+                    "--quiet",
+                    "dependency:build-classpath",
+                    f"-Dmdep.outputFile={class_path}",
+                ],
+                JAVA,
+                "Maven cannot fetch the packages of packages/emulators/tests/languages/java/pom.xml",
+            )
+        jars = class_path.read_text()
+        if not (build / "compiled").exists():
+            _run(["javac", "-d", str(build / "classes"), "-cp", jars, *map(str, sources)], JAVA)
+            (build / "compiled").touch()
+        return ["java", "-cp", f"{build / 'classes'}{os.pathsep}{jars}", f"{service}.Main"]
+
+
+def trust_store(certificate: str, folder: Path) -> list[str]:
+    """Return the options of `java` for a new trust store that has this certificate."""
+    store, password = folder / "trust.p12", "changeit"
+    command = ["keytool", "-importcert", "-noprompt", "-alias", "emulator", "-file", certificate]
+    _run([*command, "-storetype", "PKCS12", "-storepass", password, "-keystore", str(store)], folder)
+    return [f"-Djavax.net.ssl.trustStore={store}", f"-Djavax.net.ssl.trustStorePassword={password}"]
+
+
+def go(service: str) -> list[str]:
+    """Return the command that runs the checks of this service in Go; skip where it cannot be built."""
+    _skip_without("go", hint="install Go, in the version of packages/emulators/tests/languages/go/go.mod or later")
+    module = GO / service
+    with _built(module, [module / "go.mod", module / "go.sum", *sorted(module.glob("**/*.go"))]) as build:
+        program = build / "checks"
+        if not program.exists():
+            _fetch(
+                ["go", "mod", "download"],
+                module,
+                f"Go cannot fetch the modules of packages/emulators/tests/languages/go/{service}/go.mod",
+            )
+            _run(["go", "build", "-o", str(program), "."], module)
+        return [str(program)]
+
+
+def _skip_without(*programs: str, hint: str) -> None:
+    missing = [program for program in programs if shutil.which(program) is None]
+    if missing:
+        pytest.skip(f"{', '.join(missing)} not found: {hint}")
+
+
+@contextmanager
+def _built(folder: Path, sources: list[Path]) -> Iterator[Path]:
+    """Yield the folder of what is built from these sources, while no other process may build there."""
+    digest = hashlib.sha256()
+    for source in sources:
+        digest.update(f"{source.name}\n".encode() + source.read_bytes())
+    root = folder / "build"
+    root.mkdir(exist_ok=True)
+    with (root / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        build = root / digest.hexdigest()[:16]
+        build.mkdir(exist_ok=True)
+        older = sorted((path for path in root.iterdir() if path.is_dir()), key=lambda path: path.stat().st_mtime)
+        for path in older[:-_BUILDS_KEPT]:
+            if path != build:
+                shutil.rmtree(path)
+        yield build
+
+
+def _fetch(command: list[str], folder: Path, problem: str) -> None:
+    """Run a command that needs a registry; skip with the reason that it gives where it fails."""
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=WATCHDOG_S)
+    if done.returncode:
+        said = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+        pytest.skip(f"{problem}: {said[0] if said else f'exit code {done.returncode}'}")
+
+
+def _run(command: list[str], folder: Path) -> None:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=WATCHDOG_S)
+    assert done.returncode == 0, f"{command[0]} failed: {done.stdout}{done.stderr}"
