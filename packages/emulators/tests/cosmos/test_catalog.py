@@ -62,6 +62,16 @@ async def test_containers_are_created_read_listed_queried_and_deleted(
         await database.get_container_client("data").read()
 
 
+@pytest.mark.usefixtures("container")
+async def test_a_container_is_answered_with_the_path_of_its_database(raw: RawClient) -> None:
+    database = json.loads((await raw.send("GET", "/dbs/outbox")).text)
+
+    answer = await raw.send("GET", "/dbs/outbox/colls/data")
+
+    assert answer.headers["x-ms-alt-content-path"] == "dbs/outbox"
+    assert answer.headers["x-ms-content-path"] == database["_rid"]
+
+
 async def test_deleting_a_container_deletes_its_items(
     server: CosmosServer, client: CosmosClient, make_container: MakeContainer
 ) -> None:

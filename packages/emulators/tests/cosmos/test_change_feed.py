@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import aiohttp
 import pytest
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
@@ -225,6 +227,32 @@ async def test_reading_by_partition_key_range_id_is_refused_where_it_cannot_be_k
         await read(container, partition_key_range_id="0", start_time="Beginning")
 
     assert caught.value.status_code == 400
+
+
+async def test_a_change_is_beside_its_metadata_where_the_reader_asks_for_that() -> None:
+    async with (
+        CosmosServer(physical_partitions=1) as server,
+        CosmosClient.from_connection_string(server.connection_string) as client,
+        aiohttp.ClientSession() as session,
+    ):
+        database = await client.create_database("db")
+        container = await database.create_container("c", PartitionKey(path="/pk"))
+        await create(container, "1")
+        raw = RawClient(session, server.endpoint, server.key)
+
+        answer = await raw.send(
+            "GET",
+            "/dbs/db/colls/c/docs",
+            headers={
+                "A-IM": "Incremental Feed",
+                "x-ms-documentdb-partitionkeyrangeid": "0",
+                "x-ms-cosmos-changefeed-wire-format-version": "2021-09-15",
+            },
+        )
+
+        (change,) = json.loads(answer.text)["Documents"]
+        assert change["current"]["id"] == "1"
+        assert change["metadata"] == {"lsn": change["current"]["_lsn"], "crts": change["current"]["_ts"]}
 
 
 async def test_with_one_physical_partition_its_id_need_not_be_known() -> None:

@@ -168,6 +168,7 @@ EXAMPLES: dict[str, list[tuple[str, Any]]] = {
     "INTSUB": [("INTSUB(2, 5)", -3)],
     "IS_ARRAY": [("IS_ARRAY([])", True), ("IS_ARRAY({})", False)],
     "IS_BOOL": [("IS_BOOL(false)", True), ("IS_BOOL(0)", False)],
+    "IS_BOOLEAN": [("IS_BOOLEAN(false)", True), ("IS_BOOLEAN(0)", False)],
     "IS_DATETIME": [
         ("IS_DATETIME('2023-03-06')", True),
         ("IS_DATETIME('2023-03-06Z')", True),

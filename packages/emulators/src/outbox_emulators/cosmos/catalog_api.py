@@ -9,7 +9,7 @@ from outbox_emulators.cosmos.account import Account
 from outbox_emulators.cosmos.containers import Container, Database
 from outbox_emulators.cosmos.errors import PreconditionFailed
 from outbox_emulators.cosmos.listings import Listing
-from outbox_emulators.cosmos.messages import Reply, Request, json_reply, quota_headers
+from outbox_emulators.cosmos.messages import Reply, Request, json_reply, owner_headers, quota_headers
 from outbox_emulators.cosmos.offers import Throughput
 from outbox_emulators.cosmos.operations import NotModified
 
@@ -116,7 +116,8 @@ def read_container(account: Account, request: Request) -> Reply:
     container = account.container_of(request)
     reply = _reply(200, container, request)
     if request.flag("x-ms-documentdb-populatepartitionstatistics"):
-        reply = json_reply(200, container.rendered() | {"statistics": _statistics(account, container)})
+        statistics = {"statistics": _statistics(account, container)}
+        reply.body = json_reply(200, container.rendered() | statistics).body
     if request.flag("x-ms-documentdb-populatequotainfo"):
         size_kb = sum(each["sizeInKB"] for each in _statistics(account, container))
         reply.headers |= quota_headers(size_kb, account.count(container))
@@ -158,7 +159,11 @@ def _statistics(account: Account, container: Container) -> list[dict[str, Any]]:
 def _reply(status: int, resource: Database | Container, request: Request | None = None) -> Reply:
     if request is not None and request.headers.get("if-none-match") == resource.etag:
         raise NotModified(resource.etag)
-    return json_reply(status, resource.rendered(), etag=resource.etag)
+    reply = json_reply(status, resource.rendered(), etag=resource.etag)
+    if isinstance(resource, Container):
+        # The SDK for Java makes the path of the container of it, and reads no change feed without one.
+        reply.headers |= owner_headers(resource.database.path, resource.database.rid)
+    return reply
 
 
 def _check_etag(request: Request, etag: str) -> None:

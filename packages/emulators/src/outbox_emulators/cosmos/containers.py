@@ -40,7 +40,7 @@ class Container:
 
     @property
     def path(self) -> str:
-        return f"dbs/{self.database.id}/colls/{self.id}"
+        return f"{self.database.path}/colls/{self.id}"
 
     @property
     def etag(self) -> str:
@@ -75,6 +75,10 @@ class Database:
     def __post_init__(self) -> None:
         self.rid = resource_id(self.raw_rid)
         self.self_link = f"dbs/{self.rid}/"
+
+    @property
+    def path(self) -> str:
+        return f"dbs/{self.id}"
 
     @property
     def etag(self) -> str:

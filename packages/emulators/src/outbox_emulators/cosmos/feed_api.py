@@ -7,6 +7,7 @@ from email.utils import parsedate_to_datetime
 from outbox_emulators.cosmos import charges
 from outbox_emulators.cosmos.account import Account
 from outbox_emulators.cosmos.changefeed import FeedPosition
+from outbox_emulators.cosmos.documents import Item
 from outbox_emulators.cosmos.errors import BadRequest, NotFound
 from outbox_emulators.cosmos.messages import Reply, Request, data_headers, documents_reply, json_page, refused_at
 from outbox_emulators.cosmos.physical_partitions import Partition
@@ -14,6 +15,8 @@ from outbox_emulators.cosmos.scopes import ReadScope
 from outbox_emulators.numerals import whole_number
 
 _INCREMENTAL = "incremental feed"
+_SEPARATE_METADATA = "2021-09-15"
+"""The wire format of an item beside its metadata: `handleLatestVersionChanges` of the SDK for Java asks for it."""
 
 
 def read_change_feed(account: Account, request: Request) -> Reply:
@@ -35,12 +38,19 @@ def read_change_feed(account: Account, request: Request) -> Reply:
         position = _position(request, partition)
     page = account.feed.read(partition, scope.key_range, position, request.page_size)
     texts = [item.rendered(container.raw_rid, container.self_link, with_lsn=True) for item in page.items]
+    if request.headers.get("x-ms-cosmos-changefeed-wire-format-version") == _SEPARATE_METADATA:
+        texts = [_beside_metadata(item, text) for item, text in zip(page.items, texts, strict=True)]
     headers = data_headers(container, partition, charges.feed(texts))
     headers["etag"] = f'"{page.number}"'
     if not texts:
         # The .NET SDK's pull model reads the count of every answer, even an empty one.
         return Reply(304, b"", headers | {"x-ms-item-count": "0"})
     return documents_reply(container, texts, headers)
+
+
+def _beside_metadata(item: Item, text: str) -> str:
+    """Return the item, given as JSON, as the current one of a change, with the metadata of latest-version mode."""
+    return f'{{"current":{text},"metadata":{{"lsn":{item.lsn},"crts":{item.ts}}}}}'
 
 
 def read_partition_key_ranges(account: Account, request: Request) -> Reply:

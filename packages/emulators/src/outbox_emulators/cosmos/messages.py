@@ -25,7 +25,7 @@ LARGEST_PAGE_SIZE = 1000
 _LARGEST_BODY = 2 * MAX_ITEM_BYTES
 """An item may be written with escapes and blanks that its size does not count."""
 _MAX_INT32 = 2**31 - 1
-_CONTAINER_NAME = "x-ms-alt-content-path"
+_OWNER_NAME = "x-ms-alt-content-path"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +118,11 @@ def error_reply(error: CosmosError, activity: str, path: str) -> Reply:
     return Reply(error.status, json.dumps(body).encode(), headers)
 
 
+def owner_headers(path: str, rid: str) -> dict[str, str]:
+    """Return the headers that name the resource above the one that is answered, by its path and by its `_rid`."""
+    return {_OWNER_NAME: path, "x-ms-content-path": rid}
+
+
 def data_headers(
     container: Container, partition: Partition | None, charge: float, lsn: int | None = None
 ) -> dict[str, str]:
@@ -129,8 +134,7 @@ def data_headers(
     headers = {
         "x-ms-request-charge": str(charge),
         HEADER: ",".join(token_of(each, lsn) for each in partitions),
-        _CONTAINER_NAME: container.path,
-        "x-ms-content-path": container.rid,
+        **owner_headers(container.path, container.rid),
     }
     if partition is not None:
         headers["lsn"] = headers["x-ms-global-committed-lsn"] = str(partition.lsn if lsn is None else lsn)
@@ -149,7 +153,7 @@ def refused_at(container: Container, partition: Partition | None, lsn: int | Non
         yield
     except CosmosError as error:
         error.headers = data_headers(container, partition, 1.0, lsn)
-        del error.headers[_CONTAINER_NAME]
+        del error.headers[_OWNER_NAME]
         raise
 
 

@@ -42,6 +42,8 @@ _TYPES: dict[str, Function] = {
     "DOCUMENTID": Function(_document_id, 1, 1),
     "IS_ARRAY": _is(Kind.ARRAY),
     "IS_BOOL": _is(Kind.BOOLEAN),
+    # Its page does not name it: the SDK for Java (4.81.0) resumes ORDER BY with it.
+    "IS_BOOLEAN": _is(Kind.BOOLEAN),
     "IS_DATETIME": Function(is_datetime, 1, 1),
     "IS_DEFINED": Function(lambda value: value is not UNDEFINED, 1, 1),
     "IS_FINITE_NUMBER": _is(Kind.NUMBER),
