@@ -106,6 +106,22 @@ async def test_a_session_for_several_receivers_is_refused_by_the_name_of_its_fil
     assert f"invalid filter type: '{name}'" in str(raised.value)
 
 
+@pytest.mark.parametrize("wanted", ["a", Described(ulong(0x13700000C), "a")], ids=["plain", "described"])
+async def test_the_session_filter_is_answered_as_it_was_asked_for(server: ServiceBusServer, wanted: Any) -> None:
+    """azservicebus 1.11.0, for Go, ends its connection at a filter that is not described."""
+    name = symbol("com.microsoft:session-filter")
+
+    def attach() -> Any:
+        with connected(server) as connection:
+            link = connection.create_receiver("chats", credit=0, options=Filter({name: wanted})).link
+            answered = link.remote_source.filter
+            answered.rewind()
+            answered.next()
+            return answered.get_object()
+
+    assert await asyncio.to_thread(attach) == {name: wanted}
+
+
 async def test_a_session_held_by_another_cannot_be_locked(client: ServiceBusClient) -> None:
     async with client.get_queue_receiver("chats", session_id="a"):
         with pytest.raises(SessionCannotBeLockedError):

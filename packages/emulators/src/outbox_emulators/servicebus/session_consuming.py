@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from proton import Data, Sender, symbol
+from typing import Any
+
+from proton import Data, Described, Sender, symbol
 
 from outbox_emulators.servicebus import codec
 from outbox_emulators.servicebus.connection import AmqpConnection
@@ -64,9 +66,12 @@ class SessionEndpoint(ConsumeEndpoint):
         link.target.copy(link.remote_target)
         link.snd_settle_mode = link.remote_snd_settle_mode
         link.rcv_settle_mode = link.remote_rcv_settle_mode
+        wanted = _filters(link).get(symbol(SESSION_FILTER))
+        # The client for Go describes its filters, and reads no answer with one that is not described.
+        value = Described(wanted.descriptor, session.id) if isinstance(wanted, Described) else session.id
         chosen = link.source.filter
         chosen.clear()
-        chosen.put_dict({symbol(SESSION_FILTER): session.id})
+        chosen.put_dict({symbol(SESSION_FILTER): value})
         ticks = session.locked_until_ms * codec.TICKS_PER_MS + codec.UNIX_EPOCH_TICKS
         link.properties = {symbol(SESSION_LOCKED_UNTIL): ticks}
         link.open()
@@ -129,15 +134,20 @@ def consume_endpoint(connection: AmqpConnection, link: Sender, source: Source) -
     return ConsumeEndpoint(connection, link, source)
 
 
+def _filters(link: Sender) -> dict[Any, Any]:
+    """Return the filters that a receiver asks for."""
+    wanted: Data = link.remote_source.filter
+    wanted.rewind()
+    filters = wanted.get_object() if wanted.next() else None
+    return filters or {}
+
+
 def _session_filter(link: Sender) -> tuple[bool, str | None]:
     """Return whether a receiver asks for a session, and for which; None is any that is free.
 
     Raises ArgumentInvalid, or NotAllowed for a session that several receivers share.
     """
-    wanted: Data = link.remote_source.filter
-    wanted.rewind()
-    filters = wanted.get_object() if wanted.next() else None
-    for name, value in (filters or {}).items():
+    for name, value in _filters(link).items():
         if str(name).startswith(_NON_EXCLUSIVE_FILTER):
             # Azure.Messaging.ServiceBus 7.21 knows by these words that a namespace has no such
             # sessions, and raises NotSupportedException.
