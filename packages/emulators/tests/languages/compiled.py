@@ -69,10 +69,7 @@ def trust_store(certificate: str, folder: Path) -> list[str]:
 
 def go(service: str) -> list[str]:
     """Return the command that runs the checks of this service in Go; skip where it cannot be built."""
-    _skip_without(
-        "go",
-        hint=f"install Go, in the version that packages/emulators/tests/languages/go/{service}/go.mod names or later",
-    )
+    _skip_without("go", hint="install Go; packages/emulators/tests/languages/go has the version in its go.mod")
     module = GO / service
     with _built(module, [module / "go.mod", module / "go.sum", *sorted(module.glob("**/*.go"))]) as build:
         program = build / "checks"
