@@ -71,11 +71,12 @@ def go(service: str) -> list[str]:
     """Return the command that runs the checks of this service in Go; skip where it cannot be built."""
     _skip_without("go", hint="install Go; packages/emulators/tests/languages/go has the version in its go.mod")
     module = GO / service
-    with _built(module, [module / "go.mod", module / "go.sum", *sorted(module.glob("**/*.go"))]) as build:
+    sources = [path for each in (module, GO / "checks") for path in sorted(each.glob("*")) if path.is_file()]
+    with _built(module, sources) as build:
         program = build / "checks"
         if not program.exists():
             _fetch(
-                ["go", "mod", "download"],
+                ["go", "list", "-deps", "."],
                 module,
                 f"Go cannot fetch the modules of packages/emulators/tests/languages/go/{service}/go.mod",
             )

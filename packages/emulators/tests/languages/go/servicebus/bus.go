@@ -1,19 +1,13 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"net/http"
 	"os"
-	"reflect"
 	"regexp"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -21,6 +15,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
 	"golang.org/x/net/websocket"
+
+	"outbox.emulators/checks"
 )
 
 var (
@@ -28,7 +24,6 @@ var (
 	secure         = os.Getenv("SECURE")
 	https          = os.Getenv("HTTPS")
 	administration = newAdministration(https)
-	last           atomic.Int64
 )
 
 // bus has what a check uses: clients, which it closes, and entities of its own.
@@ -46,7 +41,7 @@ func newBus(ctx context.Context) *bus {
 
 func newAdministration(connectionString string) *admin.Client {
 	client, err := admin.NewClientFromConnectionString(connectionString, nil)
-	must(err)
+	checks.Must(err)
 	return client
 }
 
@@ -56,7 +51,7 @@ func (own *bus) connect(connectionString string, options *azservicebus.ClientOpt
 		options = &azservicebus.ClientOptions{RetryOptions: azservicebus.RetryOptions{MaxRetries: -1}}
 	}
 	client, err := azservicebus.NewClientFromConnectionString(connectionString, options)
-	must(err)
+	checks.Must(err)
 	own.opened = append(own.opened, client)
 	return client
 }
@@ -102,14 +97,10 @@ func (own *bus) webSockets() *azservicebus.Client {
 	})
 }
 
-func unique(prefix string) string {
-	return fmt.Sprintf("%s-%d", prefix, last.Add(1))
-}
-
 func (own *bus) queue(properties admin.QueueProperties) string {
-	name := unique("queue")
+	name := checks.Unique("queue")
 	_, err := administration.CreateQueue(own.ctx, name, &admin.CreateQueueOptions{Properties: &properties})
-	must(err)
+	checks.Must(err)
 	return name
 }
 
@@ -121,17 +112,17 @@ func (own *bus) queueWithSessions() string {
 
 // topic makes a topic with the subscription `all`.
 func (own *bus) topic(properties admin.SubscriptionProperties) string {
-	name := unique("topic")
+	name := checks.Unique("topic")
 	_, err := administration.CreateTopic(own.ctx, name, nil)
-	must(err)
+	checks.Must(err)
 	_, err = administration.CreateSubscription(own.ctx, name, "all", &admin.CreateSubscriptionOptions{Properties: &properties})
-	must(err)
+	checks.Must(err)
 	return name
 }
 
 func (own *bus) sender(entity string) *azservicebus.Sender {
 	sender, err := own.client.NewSender(entity, nil)
-	must(err)
+	checks.Must(err)
 	return sender
 }
 
@@ -141,7 +132,7 @@ func (own *bus) receiver(queue string) *azservicebus.Receiver {
 
 func (own *bus) receiverWith(queue string, options *azservicebus.ReceiverOptions) *azservicebus.Receiver {
 	receiver, err := own.client.NewReceiverForQueue(queue, options)
-	must(err)
+	checks.Must(err)
 	return receiver
 }
 
@@ -151,28 +142,28 @@ func (own *bus) deadLetters(queue string) *azservicebus.Receiver {
 
 func (own *bus) subscription(topic string) *azservicebus.Receiver {
 	receiver, err := own.client.NewReceiverForSubscription(topic, "all", nil)
-	must(err)
+	checks.Must(err)
 	return receiver
 }
 
 func (own *bus) session(queue, id string) *azservicebus.SessionReceiver {
 	session, err := own.client.AcceptSessionForQueue(own.ctx, queue, id, nil)
-	must(err)
+	checks.Must(err)
 	return session
 }
 
 func (own *bus) nextSession(queue string) *azservicebus.SessionReceiver {
 	session, err := own.client.AcceptNextSessionForQueue(own.ctx, queue, nil)
-	must(err)
+	checks.Must(err)
 	return session
 }
 
 func (own *bus) send(entity string, messages ...*azservicebus.Message) {
 	sender := own.sender(entity)
 	for _, message := range messages {
-		must(sender.SendMessage(own.ctx, message, nil))
+		checks.Must(sender.SendMessage(own.ctx, message, nil))
 	}
-	must(sender.Close(own.ctx))
+	checks.Must(sender.Close(own.ctx))
 }
 
 func message(body string) *azservicebus.Message {
@@ -197,7 +188,7 @@ func (own *bus) receive(receiver receives, count int) []*azservicebus.ReceivedMe
 	var found []*azservicebus.ReceivedMessage
 	for len(found) < count {
 		more, err := receiver.ReceiveMessages(own.ctx, count-len(found), nil)
-		must(err)
+		checks.Must(err)
 		found = append(found, more...)
 	}
 	return found
@@ -226,24 +217,6 @@ func bodies(messages []*azservicebus.ReceivedMessage) []string {
 	return found
 }
 
-func must(err error) {
-	if err != nil {
-		panic(err)
-	}
-}
-
-func equal(expected, actual any) {
-	if !reflect.DeepEqual(expected, actual) {
-		panic(fmt.Sprintf("expected %#v, but was %#v", expected, actual))
-	}
-}
-
-func that(condition bool, found any) {
-	if !condition {
-		panic(fmt.Sprintf("found %v", found))
-	}
-}
-
 // fails expects an error of the client with this code.
 func fails(code azservicebus.Code, err error) {
 	var known *azservicebus.Error
@@ -260,26 +233,8 @@ func refused(status int, err error) {
 	}
 }
 
-func ask(method, url string, body any) map[string]any {
-	var content io.Reader
-	if body != nil {
-		text, err := json.Marshal(body)
-		must(err)
-		content = bytes.NewReader(text)
-	}
-	request, err := http.NewRequest(method, url, content)
-	must(err)
-	response, err := http.DefaultClient.Do(request)
-	must(err)
-	defer func() { _ = response.Body.Close() }()
-	equal(200, response.StatusCode)
-	var found map[string]any
-	must(json.NewDecoder(response.Body).Decode(&found))
-	return found
-}
-
 func count(path, kind string) int {
-	entity := ask("GET", os.Getenv("ADMIN")+"/admin/entities", nil)[path].(map[string]any)
+	entity := checks.Ask("GET", os.Getenv("ADMIN")+"/admin/entities", nil)[path].(map[string]any)
 	return int(entity[kind].(float64))
 }
 
@@ -289,7 +244,5 @@ func inject(kind, entity string, times int) func() int {
 	if times > 1 {
 		fault["count"] = times
 	}
-	url := os.Getenv("ADMIN") + "/admin/faults"
-	id := fmt.Sprint(ask("POST", url, fault)["id"])
-	return func() int { return int(ask("GET", url+"/"+strings.TrimSuffix(id, ".0"), nil)["applied"].(float64)) }
+	return checks.Inject(os.Getenv("ADMIN")+"/admin/faults", fault)
 }

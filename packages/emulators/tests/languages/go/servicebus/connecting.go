@@ -7,6 +7,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
+
+	"outbox.emulators/checks"
 )
 
 func (own *bus) exchange(client *azservicebus.Client) {
@@ -15,13 +17,13 @@ func (own *bus) exchange(client *azservicebus.Client) {
 	large := bytes.Repeat([]byte{7}, 200_000)
 	own.send(name, append(inSession("s", "small"), &azservicebus.Message{Body: large, SessionID: to.Ptr("s")})...)
 	session := own.nextSession(name)
-	must(session.SetSessionState(own.ctx, []byte{1}, nil))
+	checks.Must(session.SetSessionState(own.ctx, []byte{1}, nil))
 	found := own.receive(session, 2)
 	for _, each := range found {
-		must(session.CompleteMessage(own.ctx, each, nil))
+		checks.Must(session.CompleteMessage(own.ctx, each, nil))
 	}
-	that(bytes.Equal(large, found[1].Body), "other bytes")
-	equal(2, count(name, "completed"))
+	checks.That(bytes.Equal(large, found[1].Body), "other bytes")
+	checks.Equal(2, count(name, "completed"))
 }
 
 func (own *bus) detecting() string {
@@ -41,40 +43,40 @@ func addConnecting() {
 		name := own.detecting()
 		applied := inject("cut-after-transfer", name, 1)
 		own.sendOnce(name)
-		equal(1, applied())
-		equal(1, count(name, "active"))
-		that(count(name, "duplicates_dropped") >= 1, "none was dropped")
+		checks.Equal(1, applied())
+		checks.Equal(1, count(name, "active"))
+		checks.That(count(name, "duplicates_dropped") >= 1, "none was dropped")
 	})
 	check("a throttled send is repeated", func(own *bus) {
 		name := own.detecting()
 		applied := inject("server-busy", name, 2)
 		own.sendOnce(name)
-		equal(2, applied())
-		equal(1, count(name, "active"))
+		checks.Equal(2, applied())
+		checks.Equal(1, count(name, "active"))
 	})
 	check("a detached link is opened again", func(own *bus) {
 		name := own.detecting()
 		applied := inject("detach-link", name, 1)
 		own.sendOnce(name)
-		equal(1, applied())
-		equal(1, count(name, "active"))
+		checks.Equal(1, applied())
+		checks.Equal(1, count(name, "active"))
 	})
 	check("a receiver goes on after its connection was cut", func(own *bus) {
 		name := own.plainQueue()
 		own.send(name, message("before"))
 		own.client = own.patient()
 		receiver := own.receiver(name)
-		must(receiver.CompleteMessage(own.ctx, own.receiveOne(receiver), nil))
+		checks.Must(receiver.CompleteMessage(own.ctx, own.receiveOne(receiver), nil))
 		inject("cut-receiver", name, 1)
 		other := newBus(own.ctx)
 		defer other.close()
 		other.send(name, message("after"))
-		equal([]string{"after"}, bodies(own.receive(receiver, 1)))
+		checks.Equal([]string{"after"}, bodies(own.receive(receiver, 1)))
 	})
 	check("a queue that is not there is named", func(own *bus) {
 		err := own.sender("no-such").SendMessage(own.ctx, message("x"), nil)
 		fails(azservicebus.CodeNotFound, err)
-		that(strings.Contains(err.Error(), "no-such"), err)
+		checks.That(strings.Contains(err.Error(), "no-such"), err)
 		_, err = own.receiver("no-such").PeekMessages(own.ctx, 1, nil)
 		fails(azservicebus.CodeNotFound, err)
 	})
@@ -89,6 +91,6 @@ func addConnecting() {
 	})
 	check("a disabled queue takes nothing", func(own *bus) {
 		name := own.queue(admin.QueueProperties{Status: to.Ptr(admin.EntityStatusSendDisabled)})
-		that(own.sender(name).SendMessage(own.ctx, message("x"), nil) != nil, "it was taken")
+		checks.That(own.sender(name).SendMessage(own.ctx, message("x"), nil) != nil, "it was taken")
 	})
 }

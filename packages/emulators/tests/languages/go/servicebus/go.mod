@@ -6,6 +6,7 @@ require (
 	github.com/Azure/azure-sdk-for-go/sdk/azcore v1.23.0
 	github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus v1.11.0
 	golang.org/x/net v0.58.0
+	outbox.emulators/checks v0.0.0
 )
 
 require (
@@ -13,3 +14,5 @@ require (
 	github.com/Azure/go-amqp v1.7.0 // indirect
 	golang.org/x/text v0.41.0 // indirect
 )
+
+replace outbox.emulators/checks => ../checks

@@ -6,6 +6,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
+
+	"outbox.emulators/checks"
 )
 
 func numbered(body string, number int64) *azservicebus.Message {
@@ -18,13 +20,13 @@ func numbered(body string, number int64) *azservicebus.Message {
 
 func (own *bus) rule(topic string, options admin.CreateRuleOptions) {
 	_, err := administration.CreateRule(own.ctx, topic, "all", &options)
-	must(err)
+	checks.Must(err)
 }
 
 func (own *bus) topicWithoutRules() string {
 	topic := own.topic(admin.SubscriptionProperties{})
 	_, err := administration.DeleteRule(own.ctx, topic, "all", "$Default", nil)
-	must(err)
+	checks.Must(err)
 	return topic
 }
 
@@ -34,14 +36,14 @@ func addManagement() {
 		topic := own.topic(admin.SubscriptionProperties{})
 		own.send(topic, message("x"))
 		receiver := own.subscription(topic)
-		must(receiver.CompleteMessage(own.ctx, own.receiveOne(receiver), nil))
+		checks.Must(receiver.CompleteMessage(own.ctx, own.receiveOne(receiver), nil))
 	})
 	check("an SQL filter compares a long", func(own *bus) {
 		topic := own.topicWithoutRules()
 		filter := &admin.SQLFilter{Expression: "sequence > @least", Parameters: map[string]any{"@least": int64(5)}}
 		own.rule(topic, admin.CreateRuleOptions{Name: to.Ptr("large"), Filter: filter})
 		own.send(topic, numbered("a", 5), numbered("b", 6))
-		equal([]string{"b"}, bodies(own.receive(own.subscription(topic), 1)))
+		checks.Equal([]string{"b"}, bodies(own.receive(own.subscription(topic), 1)))
 	})
 	check("a correlation filter matches a long, and an action changes properties", func(own *bus) {
 		topic := own.topicWithoutRules()
@@ -54,7 +56,7 @@ func addManagement() {
 		})
 		own.send(topic, numbered("a", 1), numbered("b", 2))
 		found := own.receiveOne(own.subscription(topic))
-		equal([]any{"b", int64(3)}, []any{string(found.Body), found.ApplicationProperties["added"]})
+		checks.Equal([]any{"b", int64(3)}, []any{string(found.Body), found.ApplicationProperties["added"]})
 	})
 	check("rules are read as they were made, changed and deleted", func(own *bus) {
 		topic := own.topic(admin.SubscriptionProperties{})
@@ -65,27 +67,27 @@ func addManagement() {
 		}
 		own.rule(topic, admin.CreateRuleOptions{Name: to.Ptr("correlation"), Filter: correlation})
 		found, err := administration.GetRule(own.ctx, topic, "all", "sql", nil)
-		must(err)
-		equal(sql, found.Filter)
+		checks.Must(err)
+		checks.Equal(sql, found.Filter)
 		found, err = administration.GetRule(own.ctx, topic, "all", "correlation", nil)
-		must(err)
-		equal(correlation, found.Filter)
+		checks.Must(err)
+		checks.Equal(correlation, found.Filter)
 		_, err = administration.UpdateRule(own.ctx, topic, "all", admin.RuleProperties{
 			Name: "sql", Filter: &admin.SQLFilter{Expression: "1 = 1"},
 		})
-		must(err)
+		checks.Must(err)
 		_, err = administration.DeleteRule(own.ctx, topic, "all", "$Default", nil)
-		must(err)
+		checks.Must(err)
 		var names []string
 		for pager := administration.NewListRulesPager(topic, "all", nil); pager.More(); {
 			page, err := pager.NextPage(own.ctx)
-			must(err)
+			checks.Must(err)
 			for _, rule := range page.Rules {
 				names = append(names, rule.Name)
 			}
 		}
 		sort.Strings(names)
-		equal([]string{"correlation", "sql"}, names)
+		checks.Equal([]string{"correlation", "sql"}, names)
 	})
 	check("a rule with a wrong SQL expression is not made", func(own *bus) {
 		topic := own.topic(admin.SubscriptionProperties{})
@@ -94,7 +96,7 @@ func addManagement() {
 		refused(400, err)
 	})
 	check("a queue is read as it was made, and changed", func(own *bus) {
-		name := unique("queue")
+		name := checks.Unique("queue")
 		wanted := admin.QueueProperties{
 			LockDuration:                        to.Ptr("PT45S"),
 			MaxDeliveryCount:                    to.Ptr(int32(3)),
@@ -105,10 +107,10 @@ func addManagement() {
 			UserMetadata:                        to.Ptr("notes <&>"),
 		}
 		_, err := administration.CreateQueue(own.ctx, name, &admin.CreateQueueOptions{Properties: &wanted})
-		must(err)
+		checks.Must(err)
 		found, err := administration.GetQueue(own.ctx, name, nil)
-		must(err)
-		equal(
+		checks.Must(err)
+		checks.Equal(
 			[]any{name, "PT45S", int32(3), "PT2H", true, "PT5M", true, "notes <&>"},
 			[]any{found.QueueName, *found.LockDuration, *found.MaxDeliveryCount, *found.DefaultMessageTimeToLive,
 				*found.RequiresDuplicateDetection, *found.DuplicateDetectionHistoryTimeWindow,
@@ -116,8 +118,8 @@ func addManagement() {
 		properties := found.QueueProperties
 		properties.MaxDeliveryCount = to.Ptr(int32(7))
 		changed, err := administration.UpdateQueue(own.ctx, name, properties, nil)
-		must(err)
-		equal(int32(7), *changed.MaxDeliveryCount)
+		checks.Must(err)
+		checks.Equal(int32(7), *changed.MaxDeliveryCount)
 	})
 	check("entities exist until they are deleted, and are made once only", func(own *bus) {
 		queue := own.plainQueue()
@@ -125,14 +127,14 @@ func addManagement() {
 		_, err := administration.CreateQueue(own.ctx, queue, nil)
 		refused(409, err)
 		_, err = administration.DeleteQueue(own.ctx, queue, nil)
-		must(err)
+		checks.Must(err)
 		found, err := administration.GetQueue(own.ctx, queue, nil)
-		must(err)
-		that(found == nil, "still there")
+		checks.Must(err)
+		checks.That(found == nil, "still there")
 		_, err = administration.DeleteSubscription(own.ctx, topic, "all", nil)
-		must(err)
+		checks.Must(err)
 		_, err = administration.DeleteTopic(own.ctx, topic, nil)
-		must(err)
+		checks.Must(err)
 		_, err = administration.DeleteTopic(own.ctx, topic, nil)
 		refused(404, err)
 	})
@@ -142,41 +144,41 @@ func addManagement() {
 		listed := map[string]bool{}
 		for pager := administration.NewListQueuesPager(nil); pager.More(); {
 			page, err := pager.NextPage(own.ctx)
-			must(err)
+			checks.Must(err)
 			for _, each := range page.Queues {
 				listed[each.QueueName] = true
 			}
 		}
 		for pager := administration.NewListTopicsPager(nil); pager.More(); {
 			page, err := pager.NextPage(own.ctx)
-			must(err)
+			checks.Must(err)
 			for _, each := range page.Topics {
 				listed[each.TopicName] = true
 			}
 		}
-		that(listed[queue] && listed[topic], listed)
+		checks.That(listed[queue] && listed[topic], listed)
 	})
 	check("counts are shown", func(own *bus) {
 		queue := own.plainQueue()
 		own.send(queue, message("1"), message("2"))
 		receiver := own.receiver(queue)
-		must(receiver.DeadLetterMessage(own.ctx, own.receiveOne(receiver), nil))
+		checks.Must(receiver.DeadLetterMessage(own.ctx, own.receiveOne(receiver), nil))
 		found, err := administration.GetQueueRuntimeProperties(own.ctx, queue, nil)
-		must(err)
-		equal([]any{int32(1), int32(1), int64(2)},
+		checks.Must(err)
+		checks.Equal([]any{int32(1), int32(1), int64(2)},
 			[]any{found.ActiveMessageCount, found.DeadLetterMessageCount, found.TotalMessageCount})
 		topic := own.topic(admin.SubscriptionProperties{})
 		own.send(topic, message("x"))
 		ofTopic, err := administration.GetTopicRuntimeProperties(own.ctx, topic, nil)
-		must(err)
-		equal(int32(1), ofTopic.SubscriptionCount)
+		checks.Must(err)
+		checks.Equal(int32(1), ofTopic.SubscriptionCount)
 		ofSubscription, err := administration.GetSubscriptionRuntimeProperties(own.ctx, topic, "all", nil)
-		must(err)
-		equal(int32(1), ofSubscription.ActiveMessageCount)
+		checks.Must(err)
+		checks.Equal(int32(1), ofSubscription.ActiveMessageCount)
 	})
 	check("the namespace is described", func(own *bus) {
 		found, err := administration.GetNamespaceProperties(own.ctx, nil)
-		must(err)
-		that(found.Name != "", found)
+		checks.Must(err)
+		checks.That(found.Name != "", found)
 	})
 }

@@ -6,6 +6,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
+
+	"outbox.emulators/checks"
 )
 
 // addSettling adds checks of complete, abandon, defer and dead-letter, and of peeking.
@@ -14,8 +16,8 @@ func addSettling() {
 		name := own.plainQueue()
 		own.send(name, message("x"))
 		receiver := own.receiver(name)
-		must(receiver.CompleteMessage(own.ctx, own.receiveOne(receiver), nil))
-		equal([]int{0, 0, 1}, []int{count(name, "active"), count(name, "locked"), count(name, "completed")})
+		checks.Must(receiver.CompleteMessage(own.ctx, own.receiveOne(receiver), nil))
+		checks.Equal([]int{0, 0, 1}, []int{count(name, "active"), count(name, "locked"), count(name, "completed")})
 	})
 	check("an abandoned message comes again, with one more delivery", func(own *bus) {
 		name := own.plainQueue()
@@ -23,8 +25,8 @@ func addSettling() {
 		receiver := own.receiver(name)
 		for times := range 3 {
 			found := own.receiveOne(receiver)
-			equal(uint32(times+1), found.DeliveryCount)
-			must(receiver.AbandonMessage(own.ctx, found, nil))
+			checks.Equal(uint32(times+1), found.DeliveryCount)
+			checks.Must(receiver.AbandonMessage(own.ctx, found, nil))
 		}
 	})
 	check("abandoning changes application properties", func(own *bus) {
@@ -32,59 +34,59 @@ func addSettling() {
 		own.send(name, &azservicebus.Message{ApplicationProperties: map[string]any{"kept": int64(1), "changed": "old"}})
 		receiver := own.receiver(name)
 		changes := map[string]any{"changed": "new", "added": int64(7), "whole": int32(8), "yes": true}
-		must(receiver.AbandonMessage(own.ctx, own.receiveOne(receiver),
+		checks.Must(receiver.AbandonMessage(own.ctx, own.receiveOne(receiver),
 			&azservicebus.AbandonMessageOptions{PropertiesToModify: changes}))
 		changes["kept"] = int64(1)
-		equal(changes, own.receiveOne(receiver).ApplicationProperties)
+		checks.Equal(changes, own.receiveOne(receiver).ApplicationProperties)
 	})
 	check("a deferred message is received by its number only", func(own *bus) {
 		name := own.plainQueue()
 		own.send(name, message("x"))
 		receiver := own.receiver(name)
 		found := own.receiveOne(receiver)
-		must(receiver.DeferMessage(own.ctx, found,
+		checks.Must(receiver.DeferMessage(own.ctx, found,
 			&azservicebus.DeferMessageOptions{PropertiesToModify: map[string]any{"why": "later"}}))
-		equal([]string{}, own.remaining(receiver))
+		checks.Equal([]string{}, own.remaining(receiver))
 		again, err := receiver.ReceiveDeferredMessages(own.ctx, []int64{*found.SequenceNumber}, nil)
-		must(err)
-		equal(azservicebus.MessageStateDeferred, again[0].State)
-		equal(map[string]any{"why": "later"}, again[0].ApplicationProperties)
-		must(receiver.CompleteMessage(own.ctx, again[0], nil))
-		equal(0, count(name, "deferred"))
+		checks.Must(err)
+		checks.Equal(azservicebus.MessageStateDeferred, again[0].State)
+		checks.Equal(map[string]any{"why": "later"}, again[0].ApplicationProperties)
+		checks.Must(receiver.CompleteMessage(own.ctx, again[0], nil))
+		checks.Equal(0, count(name, "deferred"))
 	})
 	check("a deferred message that is not there is an error", func(own *bus) {
 		_, err := own.receiver(own.plainQueue()).ReceiveDeferredMessages(own.ctx, []int64{99}, nil)
-		that(err != nil, "no error")
+		checks.That(err != nil, "no error")
 	})
 	check("a message is dead-lettered with reason, description and properties", func(own *bus) {
 		name := own.plainQueue()
 		own.send(name, message("x"))
 		receiver := own.receiver(name)
-		must(receiver.DeadLetterMessage(own.ctx, own.receiveOne(receiver), &azservicebus.DeadLetterOptions{
+		checks.Must(receiver.DeadLetterMessage(own.ctx, own.receiveOne(receiver), &azservicebus.DeadLetterOptions{
 			Reason:             to.Ptr("why"),
 			ErrorDescription:   to.Ptr("how"),
 			PropertiesToModify: map[string]any{"added": int64(7)},
 		}))
 		dead := own.deadLetters(name)
 		found := own.receiveOne(dead)
-		equal([]any{"x", "why", "how", int64(7)}, []any{string(found.Body), *found.DeadLetterReason,
+		checks.Equal([]any{"x", "why", "how", int64(7)}, []any{string(found.Body), *found.DeadLetterReason,
 			*found.DeadLetterErrorDescription, found.ApplicationProperties["added"]})
-		must(dead.CompleteMessage(own.ctx, found, nil))
-		equal(0, count(name, "dead_letter"))
+		checks.Must(dead.CompleteMessage(own.ctx, found, nil))
+		checks.Equal(0, count(name, "dead_letter"))
 	})
 	check("too many deliveries dead-letter a message", func(own *bus) {
 		name := own.queue(admin.QueueProperties{MaxDeliveryCount: to.Ptr(int32(2))})
 		own.send(name, message("x"))
 		receiver := own.receiver(name)
 		for range 2 {
-			must(receiver.AbandonMessage(own.ctx, own.receiveOne(receiver), nil))
+			checks.Must(receiver.AbandonMessage(own.ctx, own.receiveOne(receiver), nil))
 		}
-		equal("MaxDeliveryCountExceeded", *own.receiveOne(own.deadLetters(name)).DeadLetterReason)
+		checks.Equal("MaxDeliveryCountExceeded", *own.receiveOne(own.deadLetters(name)).DeadLetterReason)
 	})
 	check("an expired message is dead-lettered where the queue asks for it", func(own *bus) {
 		name := own.queue(admin.QueueProperties{DeadLetteringOnMessageExpiration: to.Ptr(true)})
 		own.send(name, &azservicebus.Message{Body: []byte("x"), TimeToLive: to.Ptr(50 * time.Millisecond)})
-		equal("TTLExpiredException", *own.receiveOne(own.deadLetters(name)).DeadLetterReason)
+		checks.Equal("TTLExpiredException", *own.receiveOne(own.deadLetters(name)).DeadLetterReason)
 	})
 	check("what is done with an expired lock fails", func(own *bus) {
 		name := own.plainQueue()
@@ -100,24 +102,24 @@ func addSettling() {
 		own.send(name, message("x"))
 		receiver := own.receiver(name)
 		found := own.receiveOne(receiver)
-		must(receiver.RenewMessageLock(own.ctx, found, nil))
-		that(found.LockedUntil.After(time.Now().Add(20*time.Second)), found.LockedUntil)
+		checks.Must(receiver.RenewMessageLock(own.ctx, found, nil))
+		checks.That(found.LockedUntil.After(time.Now().Add(20*time.Second)), found.LockedUntil)
 	})
 	check("a message is completed after its receiver was closed", func(own *bus) {
 		name := own.plainQueue()
 		own.send(name, message("x"))
 		receiver := own.receiver(name)
 		found := own.receiveOne(receiver)
-		must(receiver.Close(own.ctx))
-		must(own.receiver(name).CompleteMessage(own.ctx, found, nil))
-		equal(1, count(name, "completed"))
+		checks.Must(receiver.Close(own.ctx))
+		checks.Must(own.receiver(name).CompleteMessage(own.ctx, found, nil))
+		checks.Equal(1, count(name, "completed"))
 	})
 	check("a message is completed by its lock token alone", func(own *bus) {
 		name := own.plainQueue()
 		own.send(name, message("x"))
 		token := own.receiveOne(own.receiver(name)).LockToken
-		must(own.receiver(name).CompleteMessage(own.ctx, &azservicebus.ReceivedMessage{LockToken: token}, nil))
-		equal(1, count(name, "completed"))
+		checks.Must(own.receiver(name).CompleteMessage(own.ctx, &azservicebus.ReceivedMessage{LockToken: token}, nil))
+		checks.Equal(1, count(name, "completed"))
 	})
 	check("peeking neither locks nor counts a delivery, and goes on where it stopped", func(own *bus) {
 		name := own.plainQueue()
@@ -125,12 +127,12 @@ func addSettling() {
 		receiver := own.receiver(name)
 		for _, wanted := range [][]string{{"1", "2"}, {"3"}, {}} {
 			found, err := receiver.PeekMessages(own.ctx, 2, nil)
-			must(err)
-			equal(wanted, bodies(found))
+			checks.Must(err)
+			checks.Equal(wanted, bodies(found))
 		}
 		found, err := receiver.PeekMessages(own.ctx, 2, &azservicebus.PeekMessagesOptions{FromSequenceNumber: to.Ptr(int64(2))})
-		must(err)
-		equal([]string{"2", "3"}, bodies(found))
-		equal(uint32(1), own.receiveOne(receiver).DeliveryCount)
+		checks.Must(err)
+		checks.Equal([]string{"2", "3"}, bodies(found))
+		checks.Equal(uint32(1), own.receiveOne(receiver).DeliveryCount)
 	})
 }

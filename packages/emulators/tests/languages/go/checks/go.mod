@@ -1,0 +1,3 @@
+module outbox.emulators/checks
+
+go 1.25.0
