@@ -22,7 +22,9 @@ from tests.support.watchdog import WATCHDOG_S
 
 JAVA = FOLDER / "java"
 GO = FOLDER / "go"
-_BUILDS_KEPT = 2
+_BUILDS_KEPT = 4
+_OLDEST_JDK = 17
+_MAVEN = ("mvn", "--batch-mode", "--quiet", "-Dstyle.color=never")
 
 
 def names(folder: Path, suffix: str) -> list[str]:
@@ -36,27 +38,31 @@ def names(folder: Path, suffix: str) -> list[str]:
 
 def java(service: str) -> list[str]:
     """Return the command that runs the checks of this service in Java; skip where it cannot be built."""
-    _skip_without("java", "javac", "keytool", "mvn", hint="install a JDK, version 17 or later, and Maven")
+    jars = java_packages()
     sources = sorted((JAVA / "src").glob("**/*.java"))
     with _built(JAVA, [JAVA / "pom.xml", *sources]) as build:
-        class_path = build / "class-path"
-        if not class_path.is_file() or not all(map(os.path.exists, class_path.read_text().split(os.pathsep))):
-            _fetch(
-                [
-                    "mvn",
-                    "--batch-mode",
-                    "--quiet",
-                    "dependency:build-classpath",
-                    f"-Dmdep.outputFile={class_path}",
-                ],
-                JAVA,
-                "Maven cannot fetch the packages of packages/emulators/tests/languages/java/pom.xml",
-            )
-        jars = class_path.read_text()
         if not (build / "compiled").exists():
             _run(["javac", "-d", str(build / "classes"), "-cp", jars, *map(str, sources)], JAVA)
             (build / "compiled").touch()
         return ["java", "-cp", f"{build / 'classes'}{os.pathsep}{jars}", f"{service}.Main"]
+
+
+def java_packages() -> str:
+    """Return the class path of Microsoft's clients; skip without a JDK, Maven or the packages."""
+    hint = f"install a JDK, version {_OLDEST_JDK} or later, and Maven"
+    _skip_without("java", "javac", "keytool", "mvn", hint=hint)
+    version = subprocess.run(["javac", "-version"], capture_output=True, text=True).stdout.strip()
+    if int(re.sub(r"\D.*", "", version.removeprefix("javac "))) < _OLDEST_JDK:
+        pytest.skip(f"{version} is too old: {hint}")
+    with _built(JAVA, [JAVA / "pom.xml"]) as build:
+        class_path = build / "class-path"
+        if not class_path.is_file() or not all(map(os.path.exists, class_path.read_text().split(os.pathsep))):
+            _fetch(
+                [*_MAVEN, "dependency:build-classpath", f"-Dmdep.outputFile={class_path}"],
+                JAVA,
+                "Maven cannot fetch the packages of packages/emulators/tests/languages/java/pom.xml",
+            )
+        return class_path.read_text()
 
 
 def trust_store(certificate: str, folder: Path) -> list[str]:

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	within = time.Minute
+	within = 3 * time.Minute
 	atOnce = 6
 )
 

@@ -25,7 +25,7 @@ import java.util.concurrent.atomic.AtomicInteger;
 
 /** The checks of a service: each passes unless it throws, and becomes one line of JSON. */
 public final class Checks {
-    private static final long WITHIN_S = 60;
+    private static final long WITHIN_S = 180;
     private static final int AT_ONCE = 6;
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final HttpClient HTTP = HttpClient.newHttpClient();
