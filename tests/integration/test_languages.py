@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from packages.emulators.tests.languages import compiled
 from tests.integration.conftest import ROOT
 from tests.support.contract import WRITTEN, check_message
 from tests.support.stacks import RunningStack, running_stack
@@ -43,6 +44,7 @@ class Language:
         file: What the page calls the program.
         command: What the page runs it with.
         missing: Why it cannot be run here; None if it can.
+        launch: What the test runs it with instead; the page's command by default.
     """
 
     section: str
@@ -50,6 +52,7 @@ class Language:
     file: str
     command: str
     missing: Callable[[], str | None]
+    launch: Callable[[], list[str]] | None = None
 
     def program(self) -> str:
         """The program's text. AssertionError if the page does not have it, or runs it in another way."""
@@ -70,9 +73,18 @@ def _without_node() -> str | None:
     return None if (PACKAGES / "@azure" / "cosmos").exists() else "make languages has not installed @azure/cosmos"
 
 
+def _java() -> list[str]:
+    """Return the launcher of a single source file, with the packages that jbang would fetch."""
+    # Java 17 reads sources in the encoding of the locale, and the environment has none.
+    return ["java", "-Dfile.encoding=UTF-8", "-cp", compiled.java_packages()]
+
+
+JAVA_PACKAGE = "com.azure:azure-cosmos:4.81.0"
+
 LANGUAGES = [
     Language("curl", "sh", "write.sh", "sh", _without_curl),
     Language("Node", "js", "write.mjs", "node", _without_node),
+    Language("Java", "java", "Write.java", f"jbang --deps {JAVA_PACKAGE}", lambda: None, _java),
 ]
 
 
@@ -168,6 +180,14 @@ async def test_the_consumer_in_node_has_each_effect_once(stack: RunningStack, tm
     assert [(each["partitionKey"], each["name"]) for each in effects] == [("received-first", "Zoë")]
 
 
+async def test_the_page_has_the_version_of_the_java_sdk_that_the_tests_run() -> None:
+    pom = (compiled.JAVA / "pom.xml").read_text(encoding="utf-8")
+    group, artifact, version = JAVA_PACKAGE.split(":")
+    assert re.search(
+        rf"<groupId>{group}</groupId>\s*<artifactId>{artifact}</artifactId>\s*<version>{version}</version>", pom
+    )
+
+
 async def test_the_javascript_sdk_is_answered_as_by_cosmos_db(stack: RunningStack, tmp_path: Path) -> None:
     package = json.loads((ROOT / "packages/emulators/tests/languages/package.json").read_text(encoding="utf-8"))
     versions = [f"{name}@{package['dependencies'][name]}" for name in ("@azure/cosmos", "@azure/service-bus")]
@@ -208,12 +228,17 @@ async def run(language: Language, contact: str, stack: RunningStack, folder: Pat
     packages = folder / PACKAGES.name
     if not packages.is_symlink():
         packages.symlink_to(PACKAGES)
-    return await started(language.command, language.file, contact, stack=stack, folder=folder)
+    launch = [language.command] if language.launch is None else await asyncio.to_thread(language.launch)
+    return await started(*launch, language.file, contact, stack=stack, folder=folder)
 
 
 def environment(stack: RunningStack) -> dict[str, str]:
-    """Return the variables that `source .local/stack.env` sets, as far as the programs need them."""
-    return {"PATH": os.environ["PATH"], **{name: stack.stack.settings[name] for name in ("COSMOS", "SERVICEBUS")}}
+    """Return the variables that `source .local/stack.env` sets, as far as programs need them, and that of Java."""
+    return {
+        "PATH": os.environ["PATH"],
+        "COSMOS_HTTP_CONNECTION_WITHOUT_TLS_ALLOWED": "true",
+        **{name: stack.stack.settings[name] for name in ("COSMOS", "SERVICEBUS")},
+    }
 
 
 async def started(*command: str | Path, stack: RunningStack, folder: Path) -> Ended:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from proton import Data, Described, Sender, symbol
+from proton import Data, Described, Link, Sender, symbol
 
 from outbox_emulators.servicebus import codec
 from outbox_emulators.servicebus.connection import AmqpConnection
@@ -134,7 +134,7 @@ def consume_endpoint(connection: AmqpConnection, link: Sender, source: Source) -
     return ConsumeEndpoint(connection, link, source)
 
 
-def _filters(link: Sender) -> dict[Any, Any]:
+def _filters(link: Link) -> dict[Any, Any]:
     """Return the filters that a receiver asks for."""
     wanted: Data = link.remote_source.filter
     wanted.rewind()
