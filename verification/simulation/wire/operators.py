@@ -32,7 +32,7 @@ class Operator(BaseOperator):
         outbox = self._backend.open_outbox()
         try:
             async with ordered_sender(self._backend.settings) as sender:
-                release = Release(records, sender, outbox, self._backend.settings)
+                release = Release(records, sender, outbox, self._backend)
                 await release.release_parked(key, None)
                 return release
         finally:

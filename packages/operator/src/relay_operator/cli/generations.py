@@ -1,4 +1,4 @@
-"""The findings of `check` on rules with generations, and the generation that `explain` finds for an event."""
+"""The findings of `check` on rules with generations, and the generation that counts for an event."""
 
 from __future__ import annotations
 
@@ -136,12 +136,34 @@ async def judge(backend: OperatorBackend, outbox: Outbox, document: SourceDocume
     return Judged(replace(settings, routed=selection), generation)
 
 
+async def backend_of_event(backend: OperatorBackend, key: str, event_id: str) -> OperatorBackend:
+    """Return the backend with the rules that count for an event of the outbox.
+
+    It is the same one if the rules have no generations, or the outbox has no such event.
+
+    Raises:
+        RelayError: The outbox or the generations cannot be read.
+    """
+    if backend.settings.rules is None:
+        return backend
+    outbox = backend.open_outbox()
+    try:
+        document = await outbox.current(key, event_id)
+        if document is None:
+            return backend
+        judged = await judge(backend, outbox, document, key)
+    finally:
+        await outbox.close()
+    return open_backend(replace(judged.settings, rules=None))
+
+
 async def _committed_at(outbox: Outbox, document: SourceDocument, key: str | None) -> int | None:
     if not document.is_row:
         stored = document.stored.get("_ts")
         return stored if type(stored) is int else None
     if key is None:
-        return None
+        # A record has the position with which its row was read.
+        return None if document.place.ulid is None else ulid_time(document.place.ulid)
     found = await outbox.find(key, str(document.fields.get("id")))
     times = [ulid_time(each.ulid) for each in (found.places if found else ()) if each.ulid is not None]
     return max(times, default=None)

@@ -13,6 +13,8 @@ from relay.core.errors import UsageError
 from relay.core.events import Reason
 from relay.core.holds import ORDER_PREFIX
 from relay.quarantine.items import Filter, Item, RecordSummary
+from relay_operator.backends.backend import OperatorBackend
+from relay_operator.cli import generations
 from relay_operator.cli.arguments import Commands, Parser, one_outbox, positive
 from relay_operator.cli.quarantine_admin import (
     LEAST_ID,
@@ -156,15 +158,12 @@ def _add_choice(parser: Parser) -> None:
 
 
 @asynccontextmanager
-async def _opened(
-    arguments: argparse.Namespace, environment: Mapping[str, str]
-) -> AsyncIterator[tuple[Settings, QuarantineAdmin, Outbox]]:
-    """The settings with one outbox, its quarantine, and the outbox, which is not connected until it is read."""
-    backend = one_outbox(arguments, environment)
+async def _opened(backend: OperatorBackend) -> AsyncIterator[tuple[QuarantineAdmin, Outbox]]:
+    """The quarantine of a backend, and its outbox, which is not connected until it is read."""
     async with open_records(backend) as records:
         outbox = backend.open_outbox()
         try:
-            yield backend.settings, records, outbox
+            yield records, outbox
         finally:
             await outbox.close()
 
@@ -172,7 +171,7 @@ async def _opened(
 async def _list(arguments: argparse.Namespace, environment: Mapping[str, str], terminal: Terminal) -> Result:
     """List the records in order of arrival; then the parked partition keys and the pending orders."""
     chosen = Filter(arguments.reason, arguments.partition_key)
-    async with _opened(arguments, environment) as (_, records, _):
+    async with _opened(one_outbox(arguments, environment)) as (records, _):
         summaries = await records.find(chosen, arguments.limit)
         total = len(summaries) if len(summaries) < arguments.limit else await records.count(chosen)
         parked = list((await records.parked(chosen.partition_key)).values())
@@ -217,7 +216,7 @@ def _tables(
 
 async def _show(arguments: argparse.Namespace, environment: Mapping[str, str], terminal: Terminal) -> Result:
     """Show the record whose id begins so, with its whole document."""
-    async with _opened(arguments, environment) as (_, records, _):
+    async with _opened(one_outbox(arguments, environment)) as (records, _):
         summaries, _ = await records.find_by_ids([arguments.id])
         kept = await records.document(summaries[0]) if summaries else None
     if kept is None:
@@ -245,11 +244,12 @@ async def _chosen(
 async def release(arguments: argparse.Namespace, environment: Mapping[str, str], terminal: Terminal) -> Result:
     """Validate and publish the chosen documents, and remove the records of those that were accepted."""
     _check_choice(arguments)
-    async with _opened(arguments, environment) as (settings, records, outbox), ordered_sender(settings) as sender:
+    backend = one_outbox(arguments, environment)
+    async with _opened(backend) as (records, outbox), ordered_sender(backend.settings) as sender:
         summaries, missing = await _chosen(arguments, records, arguments.ids)
         parked = await records.parked(arguments.partition_key)
         progress = terminal.progress("released", len(summaries))
-        work = Release(records, sender, outbox, settings)
+        work = Release(records, sender, outbox, backend)
         await work.release([each for each in summaries if each.partition_key not in parked], progress)
         whole = arguments.all and arguments.reason is None
         for key in parked:
@@ -266,7 +266,7 @@ async def discard(arguments: argparse.Namespace, environment: Mapping[str, str],
     _check_choice(arguments)
     if not arguments.yes:
         terminal.require_answers()
-    async with _opened(arguments, environment) as (_, records, outbox):
+    async with _opened(one_outbox(arguments, environment)) as (records, outbox):
         of_orders = [each for each in arguments.ids if each.startswith(ORDER_PREFIX)]
         of_records = [each for each in arguments.ids if each not in of_orders]
         orders, missing_orders = await records.find_orders(of_orders)
@@ -346,9 +346,10 @@ async def _add(arguments: argparse.Namespace, environment: Mapping[str, str], te
     if not arguments.yes:
         terminal.require_answers()
     key, event_id = arguments.key, arguments.id
-    async with _opened(arguments, environment) as (settings, records, outbox):
+    backend = await generations.backend_of_event(one_outbox(arguments, environment), key, event_id)
+    async with _opened(backend) as (records, outbox):
         found = await outbox.find(key, event_id)
-        remarks = _remarks(found, key, event_id, settings)
+        remarks = _remarks(found, key, event_id, backend.settings)
         data = {"partitionKey": key, "id": event_id, "found": found is not None, "passed": None, "ordered": False}
         if found is not None and found.is_taken:
             data["passed"] = found.passed
@@ -381,8 +382,8 @@ def _remarks(found: Found | None, key: str, event_id: str, settings: Settings) -
         ]
     if not found.is_taken:
         return [
-            f"The rules of relay.toml give the document {event_id!r} to another stream than {settings.stream!r}, "
-            "or to none. --force writes the order anyway."
+            f"The rules give the document {event_id!r} to another stream than {settings.stream!r}, or to none. "
+            "--force writes the order anyway."
         ]
     if found.passed:
         return [

@@ -8,12 +8,13 @@ from itertools import takewhile
 from typing import Any
 
 from relay.backends.outbox import Outbox
-from relay.config.settings import Settings
 from relay.core.documents import SourceDocument
 from relay.core.events import Event, EventName, Reason
 from relay.core.remedy import Sentence, discard, release_key
 from relay.quarantine.items import Filter, RecordSummary
 from relay.quarantine.record import LaterRecord
+from relay_operator.backends.backend import OperatorBackend
+from relay_operator.cli import generations
 from relay_operator.cli.quarantine_admin import SHORT_ID, QuarantineAdmin
 from relay_operator.cli.sender import OrderedSender
 from relay_operator.cli.terminal import ExitCode, Progress, Result
@@ -58,13 +59,14 @@ class Release:
     """
 
     def __init__(
-        self, records: QuarantineAdmin, sender: OrderedSender, outbox: Outbox, settings: Settings
+        self, records: QuarantineAdmin, sender: OrderedSender, outbox: Outbox, backend: OperatorBackend
     ) -> None:
         self._records = records
         self._sender = sender
         self._outbox = outbox
-        self._stream = settings.stream
-        self._selection = settings.selection
+        self._backend = backend
+        self._stream = backend.settings.stream
+        self._selection = backend.settings.selection
         self._removal = Removal.by_this_account(Outcome.RELEASED)
         self._sent: set[EventName] = set()
         self._quarantined: dict[str, set[str | None]] = {}
@@ -178,7 +180,7 @@ class Release:
         if not self._selection.has_type(document.fields.get("type")):
             detail = f"the document's type is not {self._selection.types_text}"
             return StillInvalid(summary, _TYPE_DIFFERS, detail)
-        if not self._selection.takes(document):
+        if not self._selection.takes(document) and not await self._was_taken(document):
             return StillInvalid(summary, _OTHER_STREAM, self._where(document))
         event = self._outbox.event_of(document)
         if not isinstance(event, Event):
@@ -189,6 +191,13 @@ class Release:
             return StillInvalid(summary, _ID_REPEATED, detail)
         self._sent.add(event.name)
         return event
+
+    async def _was_taken(self, document: SourceDocument) -> bool:
+        """Return True if the rules of its commit time give a document to this stream. Raises RelayError."""
+        if self._backend.settings.rules is None:
+            return False
+        judged = await generations.judge(self._backend, self._outbox, document, None)
+        return judged.settings.selection.takes(document)
 
     def _where(self, document: SourceDocument) -> str:
         """Describe where the rules send a document that does not belong to this stream."""
