@@ -38,7 +38,7 @@ ADMIN_VARIABLE = "SERVICEBUS_ADMIN"
 # Seconds to connect, and seconds between two parts of an answer: a connection that was cut silently is noticed and
 # replaced while its call can still succeed. The service answers a page of a query after 5 s at most.
 _CONNECT_TIMEOUT_S = 3
-_READ_TIMEOUT_S = 6.0
+READ_TIMEOUT_S = 6.0
 
 ADDRESS = re.compile(r"[A-Za-z0-9.:/_\-\[\]]*")
 """The characters of an address: no user or password, no query, no fragment."""
@@ -198,7 +198,7 @@ def cosmos_client(connection: Connection | None) -> CosmosClient:
         raise UsageError("COSMOS is not set: this works on an outbox in Cosmos DB only")
     from azure.cosmos.aio import CosmosClient
 
-    timeouts: dict[str, Any] = {"connection_timeout": _CONNECT_TIMEOUT_S, "read_timeout": _READ_TIMEOUT_S}
+    timeouts: dict[str, Any] = {"connection_timeout": _CONNECT_TIMEOUT_S, "read_timeout": READ_TIMEOUT_S}
     options = {**timeouts, **_past_proxies(connection, "AccountEndpoint")}
     if connection.connection_string is not None:
         return CosmosClient.from_connection_string(connection.connection_string, **options)
@@ -231,7 +231,7 @@ def blob_container_client(connection: Connection, container: str) -> ContainerCl
 
     options: dict[str, Any] = {
         "connection_timeout": _CONNECT_TIMEOUT_S,
-        "read_timeout": _READ_TIMEOUT_S,
+        "read_timeout": READ_TIMEOUT_S,
         # By default the SDK would pause for 15 seconds and more.
         "retry_policy": LinearRetry(backoff=1, retry_total=2, random_jitter_range=1),
         **_past_proxies(connection, "BlobEndpoint"),

@@ -10,6 +10,13 @@ from dataclasses import dataclass
 
 from relay.core.errors import RelayError, RetryableError
 
+SLOWEST_BYTES_S = 250_000
+"""Bytes a second that a line carries at least. A limit of time grows by the whole seconds that its bytes take.
+
+At this rate, the largest message that a topic takes, of 100 MB, moves within an attempt of 480 s, the default.
+https://learn.microsoft.com/azure/service-bus-messaging/service-bus-premium-messaging#large-messages-support
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Deadline:

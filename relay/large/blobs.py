@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError
 
-from relay.config.clients import blob_container_client
+from relay.config.clients import READ_TIMEOUT_S, blob_container_client
 from relay.config.settings import ClaimCheck
+from relay.core.deadline import SLOWEST_BYTES_S
 from relay.core.errors import ContentError, first_line
 from relay.large.content import Content
 from relay.servicebus.messages import CONTENT_TYPE
@@ -41,7 +42,11 @@ class Blobs:
         blob = self._client.get_blob_client(content.name)
         try:
             await blob.upload_blob(
-                content.body, overwrite=True, content_settings=ContentSettings(content_type=CONTENT_TYPE)
+                content.body,
+                overwrite=True,
+                content_settings=ContentSettings(content_type=CONTENT_TYPE),
+                # It begins when the last bytes are given to the operating system, which may hold many of them.
+                read_timeout=READ_TIMEOUT_S + len(content.body) // SLOWEST_BYTES_S,
             )
         except (AzureError, OSError) as error:
             raise ContentError(" ".join(explained(error, self._settings.container))) from error

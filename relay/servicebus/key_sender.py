@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from relay.core.deadline import Deadline
+from relay.core.deadline import SLOWEST_BYTES_S, Deadline
 from relay.core.documents import SourceDocument
 from relay.core.errors import PoisonError, RetryableError, SendError, StaleClearanceError
 from relay.core.events import Event
@@ -44,11 +44,12 @@ class AttemptContext:
     """How an attempt sends.
 
     Attributes:
-        send_timeout_s: One transfer, from the first try to the last, in seconds.
+        send_timeout_s: One transfer, from the first try to the last, in seconds, besides those that its bytes take
+            at `SLOWEST_BYTES_S`.
         isolate: Whether a batch that the service answers with an error is taken apart, though the error may pass,
             to find the one event that it is about.
         fresh_before: Number of transfers accepted for the first time before it began.
-        pauses_s: Seconds before each further try of a transfer.
+        pauses_s: Seconds before each further try of a transfer, and None after the last.
     """
 
     deadline: Deadline
@@ -57,7 +58,7 @@ class AttemptContext:
     clearance: Clearance
     isolate: bool
     fresh_before: int
-    pauses_s: Sequence[float]
+    pauses_s: Sequence[float | None]
 
 
 class Probe:
@@ -223,7 +224,8 @@ class KeySender:
         else:
             self._accept(transfer, duration_s)
             return None
-        claim = await claims.claim(event, self._left_s())
+        rules = self._rules
+        claim = await claims.claim(event, rules.send_timeout_s, rules.deadline.left_s(rules.deadline.lasts_s))
         return alone(event, lambda _: claim)
 
     def _judge(self, event: Event, refusal: PoisonError) -> None:
@@ -239,14 +241,15 @@ class KeySender:
 
     async def _send(self, transfer: Transfer) -> float:
         """Send a transfer, and return the seconds until it was accepted, pauses included."""
-        began = now = time.monotonic()
+        began = time.monotonic()
         rules = self._rules
+        deadline = rules.deadline
+        limit_s = unused_s = rules.send_timeout_s + len(transfer.payload) // SLOWEST_BYTES_S
         may_send = partial(rules.clearance.check, transfer.events[0])
         accepted_late = partial(self._accept_late, transfer, began)
-        for pause_s in (*rules.pauses_s, None):
-            unused_s = began + rules.send_timeout_s - now
-            wait_s = rules.deadline.left_s(at_most=rules.deadline.lasts_s)
-            left_s = min(wait_s, max(unused_s, 0.001))
+        for pause_s in rules.pauses_s:
+            wait_s = deadline.left_s(deadline.lasts_s)
+            left_s = min(wait_s, unused_s)
             try:
                 await self._sender.send(transfer, left_s, may_send, accepted_late, wait_s)
                 break
@@ -256,10 +259,10 @@ class KeySender:
                 if error.ended_alone:
                     await self._shared.probe.after_an_end(self._sender, left_s)
                 pause_s *= _BUSY_FACTOR if error.busy else 1
-                if time.monotonic() - began + pause_s >= rules.send_timeout_s:
+                if time.monotonic() - began + pause_s >= limit_s:
                     raise
             await asyncio.sleep(pause_s)
-            now = time.monotonic()
+            unused_s = max(began + limit_s - time.monotonic(), 0.001)
         return time.monotonic() - began
 
     def _accept_late(self, transfer: Transfer, began: float) -> None:

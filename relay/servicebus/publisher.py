@@ -53,7 +53,8 @@ class ServiceBusPublisher:
         """Create a publisher. Makes no connection.
 
         Args:
-            send_timeout_s: One transfer, from the first try to the last, in seconds.
+            send_timeout_s: One transfer, from the first try to the last, in seconds, besides those that its bytes
+                take.
             attempt_timeout_s: One call of `publish` that is given no deadline, in seconds.
             duplicate_window_s: The topic's duplicate detection window, in seconds; 0 if nothing may be repeated.
             pauses_s: Seconds before each further try of a transfer, ten times as long if the service is busy.
@@ -69,7 +70,7 @@ class ServiceBusPublisher:
         )
         self._send_timeout_s = send_timeout_s
         self._attempt_timeout_s = attempt_timeout_s
-        self._pauses_s = pauses_s
+        self._pauses_s = (*pauses_s, None)
 
     @classmethod
     def from_settings(cls, settings: Settings, message_of: Contract) -> ServiceBusPublisher:

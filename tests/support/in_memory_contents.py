@@ -15,6 +15,7 @@ class InMemoryContents:
         stored: The bodies by name.
         broken: Nothing can be stored.
         hangs: Nothing is answered.
+        bytes_s: Bytes a second at which it takes each content; None if it takes no time.
         closed: Whether it was closed.
     """
 
@@ -22,11 +23,14 @@ class InMemoryContents:
         self.stored: dict[str, bytes] = {}
         self.broken = False
         self.hangs = False
+        self.bytes_s: float | None = None
         self.closed = False
 
     async def put(self, content: Content) -> str:
         if self.hangs:
             await asyncio.Event().wait()
+        if self.bytes_s is not None:
+            await asyncio.sleep(len(content.body) / self.bytes_s)
         if self.broken:
             raise ContentError("The container does not exist. Create the container.")
         self.stored[content.name] = content.body

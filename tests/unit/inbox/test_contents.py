@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from string import ascii_letters
+from typing import Any
 
 import pytest
 from azure.storage.blob.aio import ContainerClient
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 
 import inbox
 from inbox.errors import DeadLetter
+from tests.support import virtual_time
 
 OURS = "https://acct.blob.core.windows.net/large"
 
@@ -120,3 +123,36 @@ def test_the_address_of_every_blob_leads_to_its_name(name: str) -> None:
     container = ContainerClient.from_container_url(OURS)
 
     assert name_of(container.get_blob_client(name).url) == name
+
+
+class SlowContainer:
+    """A container whose blobs come at so many bytes a second."""
+
+    url = OURS
+
+    def __init__(self, bytes_s: float) -> None:
+        self._bytes_s = bytes_s
+
+    async def download_blob(self, name: str, *, offset: int, length: int) -> Any:
+        self._body = b"x" * (length - 1)
+        self.size = len(self._body)
+        await asyncio.sleep(self.size / self._bytes_s)
+        return self
+
+    async def readall(self) -> bytes:
+        return self._body
+
+
+def test_a_body_has_the_time_that_its_bytes_take() -> None:
+    body = inbox.BlobContents(SlowContainer(250_000)).fetch(f"{OURS}/a", 50_000_000)
+
+    assert len(virtual_time.run(body)) == 50_000_000
+
+
+def test_a_body_that_does_not_come_is_given_up() -> None:
+    async def fetch() -> float:
+        with pytest.raises(TimeoutError):
+            await inbox.BlobContents(SlowContainer(1)).fetch(f"{OURS}/a", 50_000_000)
+        return time.monotonic()
+
+    assert virtual_time.run(fetch()) == 60 + 200

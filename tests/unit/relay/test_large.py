@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import time
+from base64 import b64encode
 from typing import Any
 
 import pytest
-from azure.core.exceptions import HttpResponseError
+from azure.core.exceptions import HttpResponseError, ServiceRequestError
+from azure.core.pipeline.transport import AsyncHttpTransport
+from azure.storage.blob.aio import ContainerClient
 
 from outbox_emulators.servicebus.message import Message as Accepted
-from relay.config.settings import OnPoison
+from relay.config.clients import Connection
+from relay.config.settings import ClaimCheck, OnPoison
 from relay.core.errors import ContentError
 from relay.core.events import Event
 from relay.core.results import KeyOutcome
 from relay.core.verdict import Judge
-from relay.large.blobs import explained
+from relay.large.blobs import Blobs, explained
 from relay.large.claims import Claims
 from relay.large.content import Content
 from relay.servicebus import messages
@@ -64,7 +68,7 @@ async def test_a_claim_says_where_the_content_is_and_what_it_is() -> None:
     large = event("large", size=LARGE, traceparent="00-1", sequence=7)
     whole = messages.plain(large)
 
-    claim = await Claims(InMemoryContents(), messages.plain).claim(large, 1.0)
+    claim = await Claims(InMemoryContents(), messages.plain).claim(large, 1.0, 1.0)
 
     sha256 = hashlib.sha256(whole.body).hexdigest()
     assert claim == whole._replace(body=b"", application_properties=claim.application_properties)
@@ -78,7 +82,7 @@ async def test_a_claim_says_where_the_content_is_and_what_it_is() -> None:
 
 
 async def test_a_claim_of_a_cloudevent_has_its_data_by_reference() -> None:
-    claim = await Claims(InMemoryContents(), messages.cloudevents("/contacts")).claim(event("a"), 1.0)
+    claim = await Claims(InMemoryContents(), messages.cloudevents("/contacts")).claim(event("a"), 1.0, 1.0)
 
     properties = claim.application_properties
     assert properties["cloudEvents:dataref"] == properties["dataRef"]
@@ -149,8 +153,90 @@ def test_a_store_that_does_not_answer_holds_up_its_keys_for_a_bounded_time() -> 
     outcomes, took_s = virtual_time.run(publish())
 
     assert 30 <= took_s <= 31
-    assert all("did not answer within 30 s" in str(outcome.error) for outcome in outcomes[:-1])
+    said = [str(outcome.error) for outcome in outcomes[:-1]]
+    assert all("Blob Storage did not answer" in each for each in said)
+    assert sum("within 30 s" in each for each in said) == 16
     assert outcomes[-1].published == 1
+
+
+@pytest.mark.parametrize(("bytes_s", "published"), [(250_000, 1), (150_000, 0)])
+def test_a_content_has_the_time_that_its_bytes_take(bytes_s: float, published: int) -> None:
+    contents = InMemoryContents()
+    contents.bytes_s = bytes_s
+    # 20 seconds at the slowest rate that counts.
+    large = event("large", size=5_000_000)
+
+    async def publish() -> tuple[KeyOutcome, float]:
+        publisher = FakeTopic(limit=LIMIT).publisher(
+            claims=Claims(contents, messages.plain), send_timeout_s=10.0, attempt_timeout_s=60.0
+        )
+        (outcome,) = await publisher.publish({"k": [large]})
+        return outcome, time.monotonic()
+
+    outcome, took_s = virtual_time.run(publish())
+
+    assert (outcome.published, outcome.error is None) == (published, bool(published))
+    assert 20 <= took_s <= 31
+
+
+def test_contents_that_wait_for_others_have_their_whole_time_after_that() -> None:
+    contents = InMemoryContents()
+    contents.bytes_s = LARGE / 20
+    large = {f"key-{number}": [event("large", f"key-{number}", size=LARGE)] for number in range(100)}
+
+    async def publish() -> tuple[list[KeyOutcome], float]:
+        publisher = FakeTopic(limit=LIMIT).publisher(
+            claims=Claims(contents, messages.plain), senders=100, send_timeout_s=30.0, attempt_timeout_s=480.0
+        )
+        return await publisher.publish(large), time.monotonic()
+
+    outcomes, took_s = virtual_time.run(publish())
+
+    assert [outcome.error for outcome in outcomes] == [None] * 100
+    assert 140 <= took_s <= 141
+
+
+def test_contents_that_wait_until_the_attempt_is_over_come_again() -> None:
+    contents = InMemoryContents()
+    contents.bytes_s = LARGE / 20
+    large = {f"key-{number}": [event("large", f"key-{number}", size=LARGE)] for number in range(100)}
+
+    async def publish() -> tuple[list[KeyOutcome], float]:
+        publisher = FakeTopic(limit=LIMIT).publisher(
+            claims=Claims(contents, messages.plain), senders=100, send_timeout_s=30.0, attempt_timeout_s=60.0
+        )
+        return await publisher.publish(large), time.monotonic()
+
+    outcomes, took_s = virtual_time.run(publish())
+
+    left = [outcome for outcome in outcomes if outcome.error is not None]
+    assert len(left) == 100 - 2 * 16
+    assert all("The attempt was over before" in str(outcome.error) for outcome in left)
+    assert took_s == 60
+
+
+async def test_an_answer_to_a_large_content_is_waited_for_as_long_as_its_bytes_may_take() -> None:
+    read_timeouts: list[float] = []
+
+    class Transport(AsyncHttpTransport):  # type: ignore[type-arg]
+        async def send(self, request: Any, **options: Any) -> Any:
+            read_timeouts.append(options["read_timeout"])
+            raise ServiceRequestError("There is no network here.")
+
+        async def open(self) -> None: ...
+        async def close(self) -> None: ...
+        async def __aexit__(self, *_: object) -> None: ...
+
+    connection = Connection(connection_string=f"AccountName=a;AccountKey={b64encode(b'key').decode()}")
+    blobs = Blobs(ClaimCheck(connection, "large-events"))
+    for size in (0, 5_000_000):
+        blobs._client = ContainerClient(
+            "https://a.blob.core.windows.net", "large-events", transport=Transport(), retry_total=0
+        )
+        with pytest.raises(ContentError):
+            await blobs.put(Content("name", b"x" * size, "sha256"))
+
+    assert read_timeouts == [6, 26]
 
 
 @pytest.mark.parametrize(

@@ -293,6 +293,26 @@ async def test_nothing_is_sent_once_the_attempts_time_is_over() -> None:
     assert (outcome.unsent, topic.transfers) == (2, [])
 
 
+@pytest.mark.parametrize(("answers_after_s", "published"), [(29, 1), (31, 0)])
+def test_a_large_transfer_has_the_time_that_its_bytes_take(answers_after_s: float, published: int) -> None:
+    # Less than 20.01 seconds at the slowest rate that counts, besides the ten of any send.
+    large = events("a", size=5_000_000)
+    topic = FakeTopic(message_limit=100_000_000)
+    topic.answers_after_s = answers_after_s
+
+    async def publish() -> tuple[KeyOutcome, float]:
+        publisher = topic.publisher(send_timeout_s=10.0, attempt_timeout_s=60.0)
+        (outcome,) = await publisher.publish(large)
+        took_s = time.monotonic()
+        await publisher.close()
+        return outcome, took_s
+
+    outcome, took_s = virtual_time.run(publish())
+
+    assert outcome.published == published
+    assert took_s == pytest.approx(min(answers_after_s, 30), abs=0.01)
+
+
 def test_a_send_without_an_answer_ends_with_the_time_it_has() -> None:
     topic = FakeTopic()
 

@@ -21,6 +21,7 @@ from azure.core.exceptions import AzureError
 
 from relay.config.clients import servicebus_client
 from relay.config.settings import Settings
+from relay.core.deadline import SLOWEST_BYTES_S
 from relay.core.errors import SendError, first_line
 from relay.servicebus.messages import plain
 from relay.servicebus.pipelined.lanes import Lane
@@ -192,7 +193,8 @@ class Resubmission:
         copy = Transfer((), plain, copy_of(event.letters[0].encoded), 0)
         link = await self._lane.link(_OPEN_TIMEOUT_S)
         try:
-            await link.send(copy, self._timeout_s, lambda: None, lambda: None)
+            limit_s = self._timeout_s + len(copy.payload) // SLOWEST_BYTES_S
+            await link.send(copy, limit_s, lambda: None, lambda: None)
         except TimeoutError as error:
             raise classify(error) from error
 
