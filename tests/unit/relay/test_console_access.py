@@ -186,6 +186,41 @@ async def test_what_an_extension_changes_is_changed_from_the_page_alone(
         assert await answer.text() == "<p>&lt;sent&gt;</p>"
 
 
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+@pytest.mark.parametrize(
+    ("mode", "target"),
+    [
+        ("cors", "empty"),
+        ("no-cors", "image"),
+        ("no-cors", "script"),
+        ("navigate", "iframe"),
+        ("websocket", "empty"),
+    ],
+)
+async def test_the_page_of_another_site_asks_for_nothing(own: Client, site: str, mode: str, target: str) -> None:
+    headers = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode, "Sec-Fetch-Dest": target}
+
+    for path in (*EVERY_PATH, "/stream", "/events.json", "/state.json"):
+        for method in ("GET", "HEAD"):
+            refused = await own.request(method, path, headers=headers)
+            assert refused.status == 403, (method, path)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors", "Sec-Fetch-Dest": "empty"},
+        {"Sec-Fetch-Site": "none", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"},
+        {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"},
+        {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"},
+    ],
+    ids=["the page itself", "an address that was typed", "a link on another site", "a link on a site beside it"],
+)
+async def test_a_person_opens_the_page_from_anywhere(own: Client, headers: dict[str, str]) -> None:
+    for path in EVERY_PATH:
+        assert (await own.get(path, headers=headers)).status == 200, path
+
+
 async def test_an_extension_has_blocks_in_the_page(extended: Client) -> None:
     page = await (await extended.get("/")).text()
 

@@ -19,6 +19,7 @@ from relay.core.errors import UsageError
 _PRINCIPAL = "X-MS-CLIENT-PRINCIPAL"
 _PRINCIPAL_ID = "X-MS-CLIENT-PRINCIPAL-ID"
 _READING = frozenset({"GET", "HEAD"})
+_OTHER_SITES = frozenset({"cross-site", "same-site"})
 
 _HEADERS = {
     # Neither scripts nor styles in the page itself, nothing from elsewhere, and no frame around it.
@@ -89,8 +90,9 @@ def is_loopback(name: str) -> bool:
 def guarded(access: Access) -> Middleware:
     """Return the middleware that applies the access rule.
 
-    What is not for reading alone is served only to this page itself, and not to a form on another site: browsers
-    name the origin of a request that changes something.
+    Only the page itself may ask for changes: browsers name the origin of a request that changes something. Another
+    site may link to the page, and ask for nothing in a person's name: a request costs work on the services, though
+    that site cannot read the answer.
     """
 
     @web.middleware
@@ -98,7 +100,8 @@ def guarded(access: Access) -> Middleware:
         refused = access(request)
         if refused is not None:
             return refused
-        if request.method not in _READING and not _from_this_page(request):
+        allowed = _from_this_page if request.method not in _READING else _not_from_another_site
+        if not allowed(request):
             return web.Response(status=403, text="Only the console's own page may ask for this.\n")
         try:
             return await handler(request)
@@ -152,6 +155,17 @@ def _from_this_page(request: web.Request) -> bool:
         return URL(origin or "").authority == URL(f"http://{request.host}").authority
     except ValueError:
         return False
+
+
+def _not_from_another_site(request: web.Request) -> bool:
+    """Return False for what the page of another site asks for, unless a person follows its link.
+
+    https://www.w3.org/TR/fetch-metadata/
+    """
+    headers = request.headers
+    if headers.get("Sec-Fetch-Site") not in _OTHER_SITES:
+        return True
+    return headers.get("Sec-Fetch-Mode") == "navigate" and headers.get("Sec-Fetch-Dest") == "document"
 
 
 def _host_name(request: web.Request) -> str:
