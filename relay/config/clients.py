@@ -34,6 +34,7 @@ _ENDPOINTS = ("AccountEndpoint", "Endpoint", "BlobEndpoint")
 
 # Read by `check` and `smoke` alone. In Azure it is not needed: a namespace has one address for everything.
 ADMIN_VARIABLE = "SERVICEBUS_ADMIN"
+ADMIN_OPTION = "--servicebus-admin"
 
 # Seconds to connect, and seconds between two parts of an answer: a connection that was cut silently is noticed and
 # replaced while its call can still succeed. The service answers a page of a query after 5 s at most.
@@ -287,42 +288,61 @@ def _plain_http_transport() -> AsyncHttpTransport[Any, Any]:
     return PlainHttpTransport(use_env_settings=False)
 
 
+@dataclass(frozen=True, slots=True)
+class ManagementAddress:
+    """Address of a namespace's management endpoint.
+
+    Attributes:
+        text: A connection string, or a URL: `https://`, or `http://` for a broker that speaks without TLS.
+        given_as: The option or the variable that has it.
+        setting: The setting of the namespace, whose credentials are used for a URL.
+    """
+
+    text: str
+    given_as: str = ADMIN_OPTION
+    setting: str = "SERVICEBUS"
+
+
 def administration_address(
     given: str | None, environment: Mapping[str, str], setting: str = "SERVICEBUS"
-) -> str | None:
+) -> ManagementAddress | None:
     """Return the address from `--servicebus-admin` or the environment, or None if the namespace's setting has it.
 
     For the namespace of another setting, such as `ORDERS_BUS`, the variable is `ORDERS_BUS_ADMIN`.
     """
-    return given or environment.get(f"{setting}_ADMIN", "").strip() or None
+    if given:
+        return ManagementAddress(given, setting=setting)
+    variable = f"{setting}_ADMIN"
+    text = environment.get(variable, "").strip()
+    return ManagementAddress(text, variable, setting) if text else None
 
 
-def administration_connection(connection: Connection, address: str | None) -> Connection:
+def administration_connection(connection: Connection, address: ManagementAddress | None) -> Connection:
     """Return the connection to the management endpoint of a namespace.
 
     Args:
-        connection: The setting `SERVICEBUS`, whose credentials are used for a URL.
-        address: A connection string, or a URL: `https://`, or `http://` for a broker that speaks without TLS. None
-            for the address in `connection`.
+        connection: The namespace's setting.
+        address: None for the address in `connection`.
 
     Raises:
-        UsageError: `address` is neither, or cannot be combined with `connection`.
+        UsageError: `address` is no address, or cannot be combined with `connection`.
     """
     if address is None:
         return connection
-    if "=" in address:
-        problem = ConnectionString(address).problem(SERVICEBUS_PARTS, base64=False)
+    text, given_as = address.text, address.given_as
+    if "=" in text:
+        problem = ConnectionString(text).problem(SERVICEBUS_PARTS, base64=False)
         if problem is not None:
-            raise UsageError(f"--servicebus-admin is no connection string: {problem}")
-        return Connection(connection_string=address)
-    url = address if "//" in address else f"https://{address}"
+            raise UsageError(f"{given_as} is no connection string: {problem}")
+        return Connection(connection_string=text)
+    url = text if "//" in text else f"https://{text}"
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not is_address(url):
-        raise UsageError("--servicebus-admin: give a URL such as http://127.0.0.1:5300, or a connection string")
+        raise UsageError(f"{given_as}: give a URL such as http://127.0.0.1:5300, or a connection string")
     if connection.connection_string is not None:
         return Connection(connection_string=_at(parts.netloc, parts.scheme, connection.connection_string))
     if parts.scheme == "http":
-        raise UsageError("--servicebus-admin: an http:// URL requires SERVICEBUS to be a connection string")
+        raise UsageError(f"{given_as}: an http:// URL requires {address.setting} to be a connection string")
     return Connection(address=parts.netloc, identity=connection.identity)
 
 

@@ -4,9 +4,9 @@ RelayError
 ├── SettingsError, PublishError, QuarantineError, StoreError, AccountingError
 ├── SourceError     ── ChangesError, LeaseError, FeedError, RulesError
 ├── OperationError  ── UsageError, ServiceError
-└── SendError       ── RetryableError, StaleClearanceError, LostOwnershipError, ConfigurationError, NotTriedError,
-                       DefectError, DoubtfulRefusalError, RefusedAlikeError, BlockedError, ContentError,
-                       PoisonError
+└── SendError       ── RetryableError, StaleClearanceError, LostOwnershipError, ConfigurationError,
+                       NotTriedError, DefectError, DoubtfulRefusalError, RefusedAlikeError, BlockedError,
+                       ContentError, PoisonError
 
 Only `PoisonError` may lead to quarantine, and only the outcome of the very transfer that carried a message makes
 one. Every other error blocks the partition key and is retried: an event that waits is late, but an event that is
@@ -107,6 +107,12 @@ class DestinationSettings:
     kind: str = "topic"
 
 
+def _with_remedy(said: str, remedy: str, settings: DestinationSettings | None) -> str:
+    names = settings or DestinationSettings()
+    text = remedy.format(entity=names.entity, connection=names.connection, kind=names.kind)
+    return f"{said} {text}".strip()
+
+
 class SendError(RelayError):
     """A send to Service Bus did not succeed."""
 
@@ -122,15 +128,39 @@ class RetryableError(SendError):
         refused: The service has answered this transfer with an error that may be temporary.
         busy: The service asks for a pause.
         ended_alone: The service has ended a link on which nothing but this transfer was in flight.
+        remedy: What to do, with the members of DestinationSettings in braces; empty if nothing is to be done.
     """
 
     def __init__(
-        self, message: str, *, refused: bool = False, busy: bool = False, ended_alone: bool = False
+        self,
+        said: str,
+        remedy: str = "",
+        settings: DestinationSettings | None = None,
+        *,
+        refused: bool = False,
+        busy: bool = False,
+        ended_alone: bool = False,
     ) -> None:
-        super().__init__(message)
+        super().__init__(_with_remedy(said, remedy, settings))
+        self.said = said
+        self.remedy = remedy
         self.refused = refused
         self.busy = busy
         self.ended_alone = ended_alone
+
+    def naming(self, settings: DestinationSettings, /) -> RetryableError:
+        if not self.remedy:
+            return self
+        named = RetryableError(
+            self.said,
+            self.remedy,
+            settings,
+            refused=self.refused,
+            busy=self.busy,
+            ended_alone=self.ended_alone,
+        )
+        named.__cause__ = self.__cause__
+        return named
 
 
 class StaleClearanceError(SendError):
@@ -149,9 +179,7 @@ class ConfigurationError(SendError):
     """
 
     def __init__(self, said: str, remedy: str = "", settings: DestinationSettings | None = None) -> None:
-        names = settings or DestinationSettings()
-        text = remedy.format(entity=names.entity, connection=names.connection, kind=names.kind)
-        super().__init__(f"{said} {text}".strip())
+        super().__init__(_with_remedy(said, remedy, settings))
         self.said = said
         self.remedy = remedy
 

@@ -31,6 +31,7 @@ _CONTENT_CONDITIONS = frozenset(
 )
 
 _NO_TOPIC = "Create the {kind} that {entity} names, or correct that name."
+_FULL = "Make room in the {kind} that {entity} names: receive its messages and dead letters, or enlarge it."
 
 _REMEDIES: tuple[tuple[type[Exception], str], ...] = (
     (MessagingEntityNotFoundError, _NO_TOPIC),
@@ -100,7 +101,7 @@ def _blocking(error: Exception, inner: BaseException | None, said: str) -> SendE
         if isinstance(error, kind):
             return ConfigurationError(said, remedy)
     if isinstance(error, ServiceBusQuotaExceededError):
-        return RetryableError(f"{said} Make room in the topic's subscriptions, or raise its maximum size.")
+        return RetryableError(said, _FULL)
     if isinstance(error, TimeoutError):
         return RetryableError("Service Bus did not answer within RELAY_SEND_TIMEOUT_S.")
     return RetryableError(said, busy=isinstance(error, ServiceBusServerBusyError))

@@ -18,6 +18,7 @@ from azure.servicebus.management import TopicProperties
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.backends.findings import Gap, Why
+from relay.config.clients import ManagementAddress
 from relay.config.settings import Settings
 from relay.core.times import parse_duration
 from relay_operator.cli.servicebus_checks import ServiceBusFacts, read_servicebus
@@ -52,7 +53,7 @@ class NamespaceInMemory(ServiceBus):
 class NamespaceOnEmulator(ServiceBus):
     def __init__(self, server: ServiceBusServer) -> None:
         self._settings = Settings.from_environment({**ENVIRONMENT, "SERVICEBUS": server.connection_string})
-        self._administration = f"http://127.0.0.1:{server.admin_port}"
+        self._administration = ManagementAddress(f"http://127.0.0.1:{server.admin_port}")
 
     async def read(self) -> ServiceBusFacts:
         return await read_servicebus(self._settings, self._administration)

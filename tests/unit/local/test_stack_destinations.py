@@ -11,7 +11,7 @@ from local.stack.options import StackOptions
 from local.stack.parts import Part
 from local.stack.supervisor import Stack
 from outbox_emulators.servicebus.entities import Entities
-from relay.config.clients import administration_address
+from relay.config.clients import ManagementAddress, administration_address
 
 FILE = """
 [destinations.audit]
@@ -67,4 +67,6 @@ def test_commands_are_told_the_management_endpoint_of_every_namespace(tmp_path: 
         "SERVICEBUS_ADMIN": "http://127.0.0.1:5300",
         "ORDERS_BUS_ADMIN": "http://127.0.0.1:5301",
     }
-    assert administration_address(None, stack.administration, "ORDERS_BUS") == "http://127.0.0.1:5301"
+    assert administration_address(None, stack.administration, "ORDERS_BUS") == ManagementAddress(
+        "http://127.0.0.1:5301", "ORDERS_BUS_ADMIN", "ORDERS_BUS"
+    )

@@ -10,7 +10,13 @@ import pytest
 from azure.servicebus.management import SubscriptionProperties, TopicProperties
 
 from relay.backends.findings import Finding, Gap, Level, Why
-from relay.config.clients import Connection, Identity, administration_connection
+from relay.config.clients import (
+    Connection,
+    Identity,
+    ManagementAddress,
+    administration_address,
+    administration_connection,
+)
 from relay.config.settings import Settings
 from relay.core.errors import UsageError
 from relay_operator.cli.check import exit_code
@@ -215,7 +221,9 @@ NAMESPACE = "Endpoint=sb://n.servicebus.windows.net/;SharedAccessKeyName=k;Share
 def test_the_management_endpoint_is_where_the_option_says_with_the_settings_credentials(
     servicebus: str, option: str | None, expected: str
 ) -> None:
-    found = administration_connection(Connection(connection_string=servicebus), option)
+    address = None if option is None else ManagementAddress(option)
+
+    found = administration_connection(Connection(connection_string=servicebus), address)
 
     assert found.connection_string == expected
 
@@ -223,14 +231,29 @@ def test_the_management_endpoint_is_where_the_option_says_with_the_settings_cred
 def test_with_an_identity_the_management_endpoint_is_the_namespace_by_default() -> None:
     connection = Connection(address="n.servicebus.windows.net", identity=Identity(managed=True, client_id=None))
 
-    assert administration_connection(connection, None) == connection
-    assert administration_connection(connection, "https://m.example.net") == replace(
-        connection, address="m.example.net"
+    https, http = (
+        ManagementAddress(text, "ORDERS_BUS_ADMIN", "ORDERS_BUS")
+        for text in ("https://m.example.net", "http://127.0.0.1:5300")
     )
-    with pytest.raises(UsageError, match="requires SERVICEBUS to be a connection string"):
-        administration_connection(connection, "http://127.0.0.1:5300")
+
+    assert administration_connection(connection, None) == connection
+    assert administration_connection(connection, https) == replace(connection, address="m.example.net")
+    with pytest.raises(UsageError, match=r"^ORDERS_BUS_ADMIN: .* requires ORDERS_BUS to be a connection string$"):
+        administration_connection(connection, http)
 
 
-def test_an_address_that_is_none_is_refused() -> None:
-    with pytest.raises(UsageError, match="give a URL"):
-        administration_connection(Connection(connection_string=EMULATOR), "ftp://x")
+@pytest.mark.parametrize(
+    ("option", "variable", "named"),
+    [
+        ("ftp://x", "http://127.0.0.1:5300", "--servicebus-admin: give a URL"),
+        (None, "ftp://x", "ORDERS_BUS_ADMIN: give a URL"),
+        (None, "Endpoint=sb://x", "ORDERS_BUS_ADMIN is no connection string"),
+    ],
+)
+def test_a_wrong_address_is_an_error_of_the_option_or_variable_in_force(
+    option: str | None, variable: str, named: str
+) -> None:
+    address = administration_address(option, {"ORDERS_BUS_ADMIN": variable, "SERVICEBUS_ADMIN": "x"}, "ORDERS_BUS")
+
+    with pytest.raises(UsageError, match=named):
+        administration_connection(Connection(connection_string=EMULATOR), address)

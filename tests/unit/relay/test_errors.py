@@ -15,7 +15,15 @@ from azure.servicebus.exceptions import (
     ServiceBusServerBusyError,
 )
 
-from relay.core.errors import ConfigurationError, PoisonError, RetryableError, SendError, SettingsError, first_line
+from relay.core.errors import (
+    ConfigurationError,
+    DestinationSettings,
+    PoisonError,
+    RetryableError,
+    SendError,
+    SettingsError,
+    first_line,
+)
 from relay.servicebus.refusals import amqp_condition, classify
 
 
@@ -152,7 +160,7 @@ def test_each_remedy_is_that_of_its_error() -> None:
     assert "status to Active" in str(classify(MessagingEntityDisabledError()))
     assert "Check SERVICEBUS: the namespace" in str(classify(ServiceBusAuthenticationError()))
     assert "SERVICEBUS__clientId" in str(classify(ClientAuthenticationError("no token")))
-    assert "Make room" in str(classify(ServiceBusQuotaExceededError()))
+    assert "Make room in the topic that SERVICEBUS_TOPIC names" in str(classify(ServiceBusQuotaExceededError()))
     assert "RELAY_SEND_TIMEOUT_S" in str(classify(TimeoutError()))
 
 
@@ -161,3 +169,14 @@ def test_throttling_with_a_condition_of_content_within_a_link_sets_nothing_aside
 
     assert isinstance(busy, RetryableError)
     assert (busy.busy, busy.refused) == (True, False)
+
+
+def test_a_queue_without_room_is_named_as_the_queue_that_it_is() -> None:
+    cause = ServiceBusQuotaExceededError(error=outcome(b"amqp:resource-limit-exceeded"))
+
+    error = classify(cause).naming(DestinationSettings("destinations.m.queue", "ORDERS_BUS", "queue"))
+
+    assert isinstance(error, RetryableError)
+    assert not error.refused
+    assert "Make room in the queue that destinations.m.queue names" in str(error)
+    assert "topic" not in str(error).lower()

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from relay.config.clients import (
     Connection,
+    ManagementAddress,
     administration_connection,
     cosmos_client,
     servicebus_administration_client,
@@ -278,7 +279,7 @@ async def test_sound_values_are_in_no_record_of_the_sdks(caplog: pytest.LogCaptu
 )
 def test_a_malformed_address_of_the_management_endpoint_is_not_shown(address: str) -> None:
     with pytest.raises(UsageError, match="--servicebus-admin") as refused:
-        administration_connection(Connection(connection_string=SERVICEBUS), address)
+        administration_connection(Connection(connection_string=SERVICEBUS), ManagementAddress(address))
 
     assert SECRET not in "".join(traceback.format_exception(refused.value))
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from azure.servicebus.management import QueueProperties
 
+from relay.config.clients import ManagementAddress
 from relay.routes.conditions import Condition
 from relay.routes.selection import Route, Selection
 from relay_operator.cli import run
@@ -194,7 +195,7 @@ async def test_the_option_and_the_variable_of_the_management_endpoint_are_of_one
 ) -> None:
     read: list[tuple[str, Any]] = []
 
-    async def facts(settings: Any, administration: str | None) -> Any:
+    async def facts(settings: Any, administration: ManagementAddress) -> Any:
         read.append((settings.servicebus_setting, administration))
         return SimpleNamespace(topic=namespaces.topic, subscriptions=[], sending=262_144, largest_message=262_144)
 
@@ -203,7 +204,10 @@ async def test_the_option_and_the_variable_of_the_management_endpoint_are_of_one
 
     await relay_command(environment | ports, "check", "--servicebus-admin", "http://c.test")
 
-    assert read == [("SERVICEBUS", "http://c.test"), ("ORDERS_BUS", "http://b.test")]
+    assert read == [
+        ("SERVICEBUS", ManagementAddress("http://c.test")),
+        ("ORDERS_BUS", ManagementAddress("http://b.test", "ORDERS_BUS_ADMIN", "ORDERS_BUS")),
+    ]
 
 
 # quarantine

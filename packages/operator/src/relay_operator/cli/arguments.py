@@ -10,7 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
-from relay.config.clients import administration_address
+from relay.config.clients import ManagementAddress, administration_address
 from relay.config.settings import Settings
 from relay.config.streams import read_streams, stream_of
 from relay.core.errors import UsageError
@@ -176,7 +176,7 @@ def one_outbox(arguments: argparse.Namespace, environment: Mapping[str, str]) ->
 
 def administration_of(
     settings: Settings, arguments: argparse.Namespace, environment: Mapping[str, str]
-) -> str | None:
+) -> ManagementAddress | None:
     """Return the address of a namespace's management endpoint, or None if the namespace's setting has it."""
     return administration_address(arguments.servicebus_admin, environment, settings.servicebus_setting)
 

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from relay.backends.findings import Finding, Level
-from relay.config.clients import ADMIN_VARIABLE, administration_address
+from relay.config.clients import ADMIN_VARIABLE, ManagementAddress, administration_address
 from relay.config.settings import SERVICEBUS, Settings
 from relay.core.errors import SettingsError
 from relay.core.remedy import PLAIN, Invocation, Sentence, render
@@ -152,7 +152,9 @@ async def _read(settings: Settings, environment: Mapping[str, str], administrati
     return await read_servicebus(settings, _management(settings, environment, administration))
 
 
-def _management(settings: Settings, environment: Mapping[str, str], administration: str | None) -> str | None:
+def _management(
+    settings: Settings, environment: Mapping[str, str], administration: str | None
+) -> ManagementAddress | None:
     """Return the address of the management endpoint; the option is about the namespace of SERVICEBUS."""
     option = administration if settings.servicebus_setting == SERVICEBUS else None
     return administration_address(option, environment, settings.servicebus_setting)

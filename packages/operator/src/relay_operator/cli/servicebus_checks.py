@@ -29,7 +29,12 @@ from azure.servicebus.exceptions import (
 from azure.servicebus.management import QueueProperties, SubscriptionProperties, TopicProperties
 
 from relay.backends.findings import Finding, Gap, Level, Why
-from relay.config.clients import administration_connection, servicebus_administration_client, servicebus_client
+from relay.config.clients import (
+    ManagementAddress,
+    administration_connection,
+    servicebus_administration_client,
+    servicebus_client,
+)
 from relay.config.settings import SERVICEBUS, TOPIC, Settings
 from relay.core.errors import DestinationSettings, OperationError, ServiceError, UsageError, first_line
 from relay.core.times import format_duration, parse_duration
@@ -94,7 +99,7 @@ class Requirements:
     min_ttl: timedelta = timedelta(days=1)
 
 
-async def read_servicebus(settings: Settings, administration: str | None) -> ServiceBusFacts:
+async def read_servicebus(settings: Settings, administration: ManagementAddress | None) -> ServiceBusFacts:
     """Read the topic and its subscriptions, or the queue, and try to open a link.
 
     The properties come from the management endpoint; `administration` is its address.
@@ -129,7 +134,9 @@ async def read_servicebus(settings: Settings, administration: str | None) -> Ser
     return ServiceBusFacts(topic, await _request(read_subscriptions, _administration_gap), sending)
 
 
-async def read_namespace(settings: Settings, administration: str | None) -> tuple[str, datetime] | None:
+async def read_namespace(
+    settings: Settings, administration: ManagementAddress | None
+) -> tuple[str, datetime] | None:
     """Return the name that a namespace gives itself, and its time of creation; None if the rights do not show it.
 
     Raises:

@@ -12,7 +12,7 @@ from azure.servicebus.aio import AutoLockRenewer, ServiceBusReceiver
 from azure.servicebus.exceptions import SessionLockLostError
 
 from relay.backends.findings import Gap
-from relay.config.clients import servicebus_client
+from relay.config.clients import ManagementAddress, servicebus_client
 from relay.config.settings import Settings
 from relay.core.errors import ServiceError, UsageError
 from relay.servicebus.refusals import classify
@@ -26,7 +26,7 @@ _RENEWAL_MARGIN_S = 60.0
 _RECEIVE_S = 5.0
 
 
-async def choose(settings: Settings, wanted: str | None, administration: str | None) -> str:
+async def choose(settings: Settings, wanted: str | None, administration: ManagementAddress | None) -> str:
     """Choose the subscription to receive from: `wanted`, or the topic's only one; of a queue, its own name.
 
     Raises:
