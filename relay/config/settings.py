@@ -150,6 +150,7 @@ class Settings:
         claim_check: Where the contents of large events are stored; None if large events are quarantined.
         rules: The rules that the app is deployed with, where they have generations; None where they count for all
             events, whenever those were committed.
+        says_which_count: Whether relay.toml has chosen for which events changed rules count.
     """
 
     cosmos: Connection | None
@@ -180,6 +181,7 @@ class Settings:
     several: bool = False
     claim_check: ClaimCheck | None = None
     rules: DeployedRules | None = None
+    says_which_count: bool = False
 
     @property
     def sources(self) -> tuple[str, ...]:

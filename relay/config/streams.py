@@ -243,6 +243,7 @@ def _stream(
         lease_prefix=_lease_prefix(name),
         routed=selection,
         rules=_deployed(found, settings.event_type) if found.has_generations else None,
+        says_which_count=found.says_which_count,
     )
 
 

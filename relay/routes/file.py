@@ -105,6 +105,7 @@ class RelayFile:
         routes: The rules, each with the outbox whose events it is about; None for all of them.
         keeps_unrouted: Whether events that no route takes are set aside; else they are ignored.
         has_generations: Whether changed rules count for later events only; else for all that were not read.
+        says_which_count: Whether the file itself has chosen between the two.
         in_file: The destinations that have a table in the file.
         content: The parsed file.
     """
@@ -114,6 +115,7 @@ class RelayFile:
     routes: Sequence[tuple[str | None, Route]] = ()
     keeps_unrouted: bool = True
     has_generations: bool = False
+    says_which_count: bool = False
     in_file: tuple[str, ...] = ()
     content: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
@@ -182,7 +184,7 @@ def parse(content: Mapping[str, Any], name: str = FILE) -> RelayFile:
     sources = _named(top, "outboxes", lambda each, table: _source(each, table, mapping))
     destinations = _named(top, "destinations", _destination)
     unrouted = top.text("unrouted", UNROUTED) or UNROUTED[0]
-    has_generations = top.text("changed_rules", CHANGED_RULES) == CHANGED_RULES[1]
+    changed_rules = top.text("changed_rules", CHANGED_RULES)
     in_file = tuple(destinations)
     if content.get("outboxes") == {}:
         top.wrong("outboxes", "has no outbox: add one, or leave it out")
@@ -192,7 +194,16 @@ def parse(content: Mapping[str, Any], name: str = FILE) -> RelayFile:
         top.wrong(f"outboxes.{each}", "is also the name of a destination: rename one of them")
     routes = tuple(_route(each, sources, destinations) for each in top.tables("routes"))
     top.no_more()
-    found = RelayFile(sources, destinations, routes, unrouted == UNROUTED[0], has_generations, in_file, content)
+    found = RelayFile(
+        sources,
+        destinations,
+        routes,
+        keeps_unrouted=unrouted == UNROUTED[0],
+        has_generations=changed_rules == CHANGED_RULES[1],
+        says_which_count=changed_rules is not None,
+        in_file=in_file,
+        content=content,
+    )
     # A condition that is wrong is left out, and its route would seem to take everything.
     if not problems:
         _check_reach(found, top)

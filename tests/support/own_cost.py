@@ -29,16 +29,19 @@ from typing import Any
 
 import relay
 from local.stack.parts import ROOT
-from relay.backends.cosmos.source import ChangeBatch, CosmosSource
+from relay.backends.cosmos.source import ChangeBatch, CosmosSource, CosmosSourceInTime
 from relay.config.streams import read_streams
 from relay.core.events import Event, EventName, Rejected
 from relay.core.evidence import AcceptedLedger
 from relay.core.holds import Holds
 from relay.core.pipeline import Relay
 from relay.core.place import Place
+from relay.routes.history import StreamRules
+from relay.routes.rulebook import Rulebook
 from relay.routes.selection import BY_DEFAULT, Selection
 from relay.servicebus import messages
 from relay.servicebus.publisher import ServiceBusPublisher
+from tests.support.in_memory_timelines import InMemoryTimelines
 from verification.bench import offline
 from verification.bench.owncost import configure_telemetry
 
@@ -70,6 +73,18 @@ class _Unpassed(CosmosSource):
 
     def __init__(self, selection: Selection) -> None:
         super().__init__(selection, containers=None)  # type: ignore[arg-type]
+
+    async def passed_positions(self, items: Sequence[Event | Rejected], /) -> frozenset[int]:
+        return frozenset()
+
+
+class _UnpassedInTime(CosmosSourceInTime):
+    """The same where the rules have generations."""
+
+    def __init__(self, selection: Selection) -> None:
+        rulebook = Rulebook(InMemoryTimelines(), "")
+        rules = StreamRules(rulebook, lambda _: selection)
+        super().__init__(selection, containers=None, rules=rules)  # type: ignore[arg-type]
 
     async def passed_positions(self, items: Sequence[Event | Rejected], /) -> frozenset[int]:
         return frozenset()
@@ -178,7 +193,11 @@ def by_the_samples_rules() -> Selection:
 
 
 async def count(
-    counter: Opcodes | Instructions, set_aside: int = 0, selection: Selection = BY_DEFAULT
+    counter: Opcodes | Instructions,
+    set_aside: int = 0,
+    selection: Selection = BY_DEFAULT,
+    *,
+    in_time: bool = False,
 ) -> dict[str, float]:
     """The cost of an event in each shape, after an attempt that has set this number of documents aside."""
     publisher = ServiceBusPublisher(
@@ -188,7 +207,8 @@ async def count(
         send_timeout_s=30,
         attempt_timeout_s=480,
     )
-    the_relay = Relay(_Unpassed(selection), publisher, _NoQuarantine(), duplicate_window_s=600)
+    source = _UnpassedInTime(selection) if in_time else _Unpassed(selection)
+    the_relay = Relay(source, publisher, _NoQuarantine(), duplicate_window_s=600)
     if set_aside:
         invalid = [{"id": str(each), "partitionKey": "k", "type": "domainEvent"} for each in range(set_aside)]
         await the_relay.handle(ChangeBatch(json.dumps(invalid)), "set aside")
@@ -215,6 +235,7 @@ def main() -> int:
     parser.add_argument("--telemetry", action="store_true", help="with OpenTelemetry's SDK")
     parser.add_argument("--set-aside", type=int, default=0, metavar="N", help="after N documents were set aside")
     parser.add_argument("--routes", action="store_true", help="with the rules of the sample's relay.toml")
+    parser.add_argument("--generations", action="store_true", help="the same, where changed rules count later")
     chosen = parser.parse_args()
     if chosen.what == "instructions" and "CALLGRIND_OUT" not in os.environ:
         return _under_callgrind(sys.argv[1:])
@@ -222,8 +243,8 @@ def main() -> int:
     if chosen.telemetry:
         configure_telemetry()
     counter = Opcodes() if chosen.what == "opcodes" else Instructions()
-    selection = by_the_samples_rules() if chosen.routes else BY_DEFAULT
-    print(json.dumps(asyncio.run(count(counter, chosen.set_aside, selection))))
+    selection = by_the_samples_rules() if chosen.routes or chosen.generations else BY_DEFAULT
+    print(json.dumps(asyncio.run(count(counter, chosen.set_aside, selection, in_time=chosen.generations))))
     return 0
 
 

@@ -49,9 +49,12 @@ ORDERS_BUS = "Endpoint=sb://orders.test/;SharedAccessKeyName=k;SharedAccessKey=Y
 
 
 @pytest.fixture
-def environment(tmp_path: Path) -> dict[str, str]:
-    """The settings with two streams: `default`, to a topic, and `orders`, to a queue of another namespace."""
-    (tmp_path / "relay.toml").write_text(FILE)
+def environment(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
+    """The settings with two streams: `default`, to a topic, and `orders`, to a queue of another namespace.
+
+    Its parameter is another file than that.
+    """
+    (tmp_path / "relay.toml").write_text(getattr(request, "param", FILE))
     return ENVIRONMENT | {"RELAY_FILE": str(tmp_path / "relay.toml"), "ORDERS_BUS": ORDERS_BUS}
 
 
@@ -178,6 +181,43 @@ async def test_check_explains_the_rules_and_covers_every_stream(
     assert sorted(namespaces.asked) == [
         *("domain-events", "orders-in", "sender of domain-events", "sender of orders-in"),
     ]
+
+
+@pytest.mark.usefixtures("account", "namespaces")
+@pytest.mark.parametrize(
+    ("environment", "level", "said"),
+    [
+        (FILE, "warning", "in one step, those between the positions of the streams would be lost"),
+        (
+            f'changed_rules = "unread"\n{FILE}',
+            "ok",
+            "as relay.toml says: move events to another destination in two",
+        ),
+    ],
+    indirect=["environment"],
+    ids=["by default", "by choice"],
+)
+async def test_check_says_what_a_rule_that_moves_events_in_one_step_would_lose(
+    environment: dict[str, str], level: str, said: str
+) -> None:
+    checked = await relay_command(environment, "check", "--json")
+
+    [found] = [each for each in checked.json["findings"] if "changed rules" in each["what"]]
+    assert found["level"] == level
+    assert said in found["what"]
+    assert level == "ok" or 'Set changed_rules = "later"' in found["remedy"]
+
+
+@pytest.mark.usefixtures("account", "namespaces")
+@pytest.mark.parametrize(
+    "environment", ['[[routes]]\nwhen = { action = "Ordered" }\nto = ["default"]\n'], indirect=True, ids=[""]
+)
+async def test_check_says_nothing_of_changed_rules_where_an_outbox_has_one_destination(
+    environment: dict[str, str],
+) -> None:
+    checked = await relay_command(environment, "check")
+
+    assert "changed rules" not in checked.out
 
 
 @pytest.mark.usefixtures("account", "namespaces")

@@ -27,13 +27,35 @@ _CLOCKS_DIFFER_S = 300
 
 
 async def findings(streams: Sequence[Settings]) -> list[Finding]:
-    """Return what there is to say of the generations of each outbox; nothing where its rules have none."""
-    first = {each.outbox: each for each in reversed(streams) if each.rules is not None}
+    """Return what there is to say of the generations of each outbox, and of changed rules where there are none."""
+    first = {each.outbox: each for each in reversed(streams)}
     found: list[Finding] = []
     for settings in reversed(first.values()):
+        if settings.rules is None:
+            found += _without_generations(settings)
+            continue
         for backend in open_backends(settings):
             found += await _of_outbox(backend, {each.stream for each in streams})
     return found
+
+
+def _without_generations(settings: Settings) -> Iterator[Finding]:
+    """Yield the finding on an outbox with several destinations, whose streams are at different positions."""
+    destinations = {each for route in settings.selection.routes for each in route.to}
+    if len(destinations) < 2:
+        return
+    subject = f"changed rules of the outbox {settings.outbox} count for all events that a stream has not read"
+    lost = "those between the positions of the streams would be lost"
+    if settings.says_which_count:
+        yield Finding.ok(
+            f"{subject}, as relay.toml says: move events to another destination in two steps, or {lost}"
+        )
+        return
+    yield Finding.warning(
+        f"{subject}: if a rule moves events to another destination in one step, {lost}, and nothing reports it",
+        'Set changed_rules = "later" in relay.toml, in a deployment of its own. Or set changed_rules = "unread", '
+        "and move events in two steps (docs/routes.md).",
+    )
 
 
 async def _of_outbox(backend: OperatorBackend, streams: set[str]) -> list[Finding]:
