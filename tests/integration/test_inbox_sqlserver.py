@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import mssql_python
@@ -16,8 +16,36 @@ import psycopg
 import pytest
 
 import inbox
+from inbox.errors import OutsideBlock
+from inbox.stores.sql.dialects import Postgres, SqlServer
+from inbox.stores.sql.recording import Recording
+from inbox.stores.sqlserver import SqlServerConnection
+from tests.support.inbox_stores import message
 from tests.support.waiting import look_again
 from tests.support.watchdog import WATCHDOG_S
+
+
+class Cursor(psycopg.Cursor[Any]):
+    """A cursor with the parameters of the driver of SQL Server."""
+
+    def execute(self, sql: Any, *parameters: Any, **options: Any) -> Cursor:
+        return super().execute(sql.replace("?", "%s") if parameters else sql, parameters or None, **options)
+
+
+class TransactionIds(Postgres):
+    """The dialect of that database, with the marks of SQL Server."""
+
+    mark = SqlServer.mark
+    is_marked = SqlServer.is_marked
+
+
+# As in SQL Server, where a SELECT without a table begins no transaction, and has one of its own:
+# https://learn.microsoft.com/sql/t-sql/statements/set-implicit-transactions-transact-sql
+TRANSACTION_ID = """
+create sequence own_transactions;
+create function current_transaction_id() returns bigint language sql as
+    'select coalesce(txid_current_if_assigned(), -nextval(''own_transactions''))'
+"""
 
 
 class Server:
@@ -28,10 +56,13 @@ class Server:
         self.opened: list[psycopg.Connection[Any]] = []
         self._own = psycopg.connect(url, autocommit=True)
         self._own.execute("create table effects (id text)")
+        self._own.execute(TRANSACTION_ID)
 
     def connect(self, connection_string: str, *, timeout: int, autocommit: bool = True) -> psycopg.Connection[Any]:
         assert connection_string == "Server=.;Database=loans"
-        connection = psycopg.connect(self.url, connect_timeout=timeout, autocommit=autocommit)
+        connection = psycopg.connect(
+            self.url, connect_timeout=timeout, autocommit=autocommit, cursor_factory=Cursor
+        )
         self.opened.append(connection)
         return connection
 
@@ -206,6 +237,58 @@ async def test_a_block_that_ends_after_the_store_was_closed_closes_its_connectio
 
     assert server.effects() == ["a"]
     assert server.opened[0].closed
+
+
+def marking_store() -> inbox.SqlServerStore:
+    """A store that records in the dialect of the server, and marks its transactions as in SQL Server."""
+    store = store_of(1)
+    store._recording = Recording(TransactionIds(), "default")
+    return store
+
+
+async def test_the_transaction_of_a_block_is_that_of_its_record(server: Server) -> None:
+    store = marking_store()
+
+    for identifier in ("a", "a", "b"):
+        async with store.once(message(identifier, 1)) as arrival:
+            if arrival.first:
+                await arrival.connection.execute(add(identifier))
+
+    assert server.effects() == ["a", "b"]
+    await closed(store)
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda connection: connection.execute("commit"),
+        lambda connection: connection.execute("rollback"),
+        lambda connection: connection.execute("commit and chain"),
+        lambda connection: connection.execute("rollback and chain"),
+        lambda connection: connection.run(lambda each: each.commit()),
+        lambda connection: connection.run(lambda each: each.rollback()),
+    ],
+    ids=["commit", "rollback", "commit, another begun", "rollback, another begun", "by commit()", "by rollback()"],
+)
+@pytest.mark.parametrize("effect", [None, "behind"], ids=["no effect", "an effect"])
+async def test_a_block_whose_transaction_is_ended_within_it_fails(
+    server: Server, end: Callable[[SqlServerConnection], Awaitable[object]], effect: str | None
+) -> None:
+    store = marking_store()
+
+    async def handle() -> None:
+        async with store.once(message("a")) as arrival:
+            await end(arrival.connection)
+            if effect is not None:
+                await arrival.connection.execute(add(effect))
+
+    with pytest.raises(OutsideBlock):
+        await handle()
+    assert server.effects() == []
+    async with store.once(message("b")) as arrival:
+        await arrival.connection.execute(add("b"))
+    assert server.effects() == ["b"]
+    await closed(store)
 
 
 def test_a_store_needs_a_connection() -> None:

@@ -101,7 +101,7 @@ class Dialect(ABC):
 
     @abstractmethod
     def mark(self) -> Operation[object]:
-        """Mark a transaction that has just begun."""
+        """Mark a transaction that has inserted a row of `handled`."""
 
     @abstractmethod
     def is_marked(self, mark: object, record: Expression) -> Operation[bool]:
@@ -301,6 +301,8 @@ class SqlServer(Dialect):
 
     def mark(self) -> Operation[object]:
         # https://learn.microsoft.com/sql/t-sql/functions/current-transaction-id-transact-sql
+        # Before a transaction has begun, this is the id of the SELECT alone, which begins none:
+        # https://learn.microsoft.com/sql/t-sql/statements/set-implicit-transactions-transact-sql
         return (yield Statement("select current_transaction_id()")).rows[0][0]
 
     def is_marked(self, mark: object, record: Expression) -> Operation[bool]:

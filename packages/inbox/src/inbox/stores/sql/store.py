@@ -55,8 +55,9 @@ class SqlStore(SqlParking, Generic[ConnectionT]):
             await self.prepare()
             async with self._transaction() as connection:
                 block.connection = connection
-                mark = await run_async(partial(self._execute, connection), self._recording.dialect.mark())
                 arrival = await self.record(connection, message, entity=entity)
+                # It has written. In SQL Server, a transaction begins with the first statement about a table.
+                mark = await run_async(partial(self._execute, connection), self._recording.dialect.mark())
                 yield ArrivalIn.of(arrival, connection)
                 if arrival.first:
                     await self._check(connection, Identity.of(message), mark)
