@@ -28,7 +28,7 @@ from tests.support.watchdog import WATCHDOG_S
 class Cursor(psycopg.Cursor[Any]):
     """A cursor with the parameters of the driver of SQL Server."""
 
-    def execute(self, sql: Any, *parameters: Any, **options: Any) -> Cursor:
+    def execute(self, sql: Any, *parameters: Any, **options: Any) -> Cursor:  # type: ignore[override]
         return super().execute(sql.replace("?", "%s") if parameters else sql, parameters or None, **options)
 
 

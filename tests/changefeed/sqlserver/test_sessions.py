@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+from typing import Any
 
+import mssql_python
 import pytest
+from mssql_python.cursor import Cursor
+from mssql_python.row import Row
 
 from changefeed import (
     DatabaseError,
@@ -67,6 +73,58 @@ def test_a_session_has_settings_of_its_own(database: TsqlDatabase) -> None:
     shown = connect(database.url).execute(Statement("select @@language, @@datefirst, @@lock_timeout, @@textsize"))
 
     assert [tuple(row) for row in shown.rows] == [("us_english", 7, -1, 2147483647)]
+
+
+class Offline(mssql_python.Connection):
+    """A connection of the driver to no server; it keeps what it is told to do with columns."""
+
+    timeout = 0
+
+    def __init__(self) -> None:
+        self._output_converters: dict[Any, Any] = {}
+        self._converters_lock = threading.Lock()
+        self._converters_generation = 0
+        self._conn = None
+
+    def execute(self, sql: str, *parameters: object) -> Any:
+        return SimpleNamespace(close=lambda: None)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def read(self, *columns: tuple[int, object]) -> list[object]:
+        """Return a row as the driver does; each column has its type in ODBC."""
+        cursor: Any = SimpleNamespace(
+            _connection=self,
+            connection=self,
+            description=[(None, type(value)) for _, value in columns],
+            _column_sql_types=[kind for kind, _ in columns],
+        )
+        driver_cursor: Any = Cursor
+        driver_row: Any = Row
+        converters = driver_cursor._build_converter_map(cursor)
+        return list(driver_row([value for _, value in columns], {}, converter_map=converters))
+
+
+def test_text_of_a_fixed_length_comes_without_its_padding_and_any_other_text_as_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    driver = Offline()
+    monkeypatch.setattr(mssql_python, "connect", lambda *_, **__: driver)
+    connect("Server=.;Database=d")
+    char, nchar, varchar, nvarchar, integer = 1, -8, 12, -9, 4
+
+    row = driver.read(
+        (char, "Paid      "),
+        (nchar, " 美 é 😀\t  "),
+        (char, "    "),
+        (varchar, "Paid  "),
+        (nvarchar, "Paid  "),
+        (integer, 7),
+        (char, None),
+    )
+
+    assert row == ["Paid", " 美 é 😀\t", "", "Paid  ", "Paid  ", 7, None]
 
 
 def test_a_closed_session_is_lost(database: TsqlDatabase) -> None:
