@@ -31,11 +31,14 @@ _ADD = "quarantine add"
 
 
 def shell_word(text: str) -> str:
-    """Return a word that every shell reads alike, and that `parsed_word` reads as `text`.
+    """Return a word that shells read alike, and that `parsed_word` reads as `text`.
 
     The alphabet of a bare word and of a quoted one has no character with a meaning in a POSIX shell, fish,
     PowerShell or cmd.exe. Any other text is percent-encoded, so it can hold no command, no option, and nothing
     that `set_aside_at_end` would take for a command.
+
+    The tests run dash, bash, zsh and fish. PowerShell was not run. In cmd.exe, single quotes do not quote: a text
+    with a space becomes several words, which are refused as arguments, and still no command.
     """
     if _BARE.fullmatch(text):
         return text

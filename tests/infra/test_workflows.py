@@ -21,6 +21,7 @@ from tests.acceptance.target import FEATURES, lacking, named_target
 from tests.infra.compiler import find_compiler
 from tests.infra.project import ROOT, Project
 from tests.support.watchdog import WATCHDOG_S
+from tests.unit.relay.test_remedy import SHELLS
 
 # https://learn.microsoft.com/azure/service-bus-messaging/overview-emulator#usage-quotas
 
@@ -183,6 +184,14 @@ def test_everything_runs_on_the_oldest_python_and_on_azures_and_the_unit_tests_o
     assert unit["python"] == ["3.11", "3.12", "3.13", "3.14"]
     skipped = {each["python"] for each in unit["exclude"] if each["system"].startswith("ubuntu")}
     assert skipped == set(full["strategy"]["matrix"]["python"])
+
+
+def test_suggested_commands_are_tried_in_every_shell_that_they_are_made_for() -> None:
+    full = read(ROOT / ".github/workflows/ci.yml")["jobs"]["full"]
+    environment = next(step["env"] for step in full["steps"] if step.get("run") == ".ci/run")
+
+    assert environment["TEST_SHELLS"].split() == list(SHELLS)
+    assert {"zsh", "fish"} <= set(commands({"jobs": {"full": full}}).split())
 
 
 COMPONENTS = {
