@@ -14,6 +14,7 @@ from azure.servicebus.aio import ServiceBusClient
 from hypothesis import given
 from hypothesis import strategies as st
 from proton import (
+    UNDESCRIBED,
     Array,
     Condition,
     Data,
@@ -90,6 +91,13 @@ def abandon(receiver: BlockingReceiver) -> None:
     receiver.settle(Delivery.MODIFIED)
 
 
+def defer(receiver: BlockingReceiver) -> None:
+    [delivery] = cast(Any, receiver.fetcher).unsettled
+    delivery.local.undeliverable = True
+    delivery.local.annotations = {symbol(name): value for name, value in EVERY_TYPE.items()}
+    receiver.settle(Delivery.MODIFIED)
+
+
 def dead_letter(receiver: BlockingReceiver) -> None:
     [delivery] = cast(Any, receiver.fetcher).unsettled
     info: Any = {symbol("DeadLetterReason"): "why", **{symbol(name): value for name, value in EVERY_TYPE.items()}}
@@ -97,38 +105,62 @@ def dead_letter(receiver: BlockingReceiver) -> None:
     receiver.settle(Delivery.REJECTED)
 
 
-def after_outcome(
-    settle: Callable[[BlockingReceiver], None], path: str, connection: BlockingConnection
-) -> Message:
-    """Settle the message of the queue, and receive it from `path`."""
-    receiver = connection.create_receiver("orders", credit=0)
-    receiver.receive(WATCHDOG_S)
-    settle(receiver)
+Receive = Callable[[BlockingConnection, Management], Message]
+
+
+def from_path(path: str, connection: BlockingConnection, _: Management) -> Message:
     return connection.create_receiver(path, credit=1, name="again").receive(WATCHDOG_S)
 
 
-def after_request(status: str, path: str, connection: BlockingConnection) -> Message:
-    """Settle the message of the queue by a request, and receive it from `path`."""
+def by_number(_: BlockingConnection, node: Management) -> Message:
+    """Receive the deferred message of the queue, the first one that it got."""
+    answer = node.ask(
+        "receive-by-sequence-number",
+        sequence_numbers=Array(UNDESCRIBED, Data.LONG, 1),
+        receiver_settle_mode=uint(1),
+    )
+    [taken] = answer.body["messages"]
+    message = Message()
+    message.decode(bytes(taken["message"]))
+    return message
+
+
+def after_outcome(
+    settle: Callable[[BlockingReceiver], None], receive: Receive, connection: BlockingConnection
+) -> Message:
+    """Settle the message of the queue, and receive it again."""
+    receiver = connection.create_receiver("orders", credit=0)
+    receiver.receive(WATCHDOG_S)
+    settle(receiver)
+    return receive(connection, Management(connection, "orders"))
+
+
+def after_request(status: str, receive: Receive, connection: BlockingConnection) -> Message:
+    """Settle the message of the queue by a request, and receive it again."""
     held = connection.create_receiver("orders", credit=0).receive(WATCHDOG_S)
-    answer = Management(connection, "orders").ask(
+    node = Management(connection, "orders")
+    answer = node.ask(
         "update-disposition",
         disposition_status=status,
         lock_tokens=[cast("dict[symbol, UUID]", held.instructions)[symbol("x-opt-lock-token")]],
         properties_to_modify=EVERY_TYPE,
     )
     assert answer.status == 200
-    return connection.create_receiver(path, credit=1, name="again").receive(WATCHDOG_S)
+    return receive(connection, node)
 
 
-DEAD = "orders/$DeadLetterQueue"
+QUEUE = partial(from_path, "orders")
+DEAD = partial(from_path, "orders/$DeadLetterQueue")
 
 
 @pytest.mark.parametrize(
     "settled",
     [
-        pytest.param(partial(after_outcome, abandon, "orders"), id="abandoned"),
+        pytest.param(partial(after_outcome, abandon, QUEUE), id="abandoned"),
+        pytest.param(partial(after_outcome, defer, by_number), id="deferred"),
         pytest.param(partial(after_outcome, dead_letter, DEAD), id="dead-lettered"),
-        pytest.param(partial(after_request, "abandoned", "orders"), id="abandoned by a request"),
+        pytest.param(partial(after_request, "abandoned", QUEUE), id="abandoned by a request"),
+        pytest.param(partial(after_request, "defered", by_number), id="deferred by a request"),
         pytest.param(partial(after_request, "suspended", DEAD), id="dead-lettered by a request"),
     ],
 )
