@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -246,17 +247,18 @@ async def test_an_id_that_no_path_can_hold_is_stored_and_found_by_query_or_self_
 ) -> None:
     # In a batch, since the SDK itself refuses such ids on their own.
     [result] = await container.execute_item_batch([("create", ({"id": item_id, "pk": "a"},))], "a")
+    path = f"/dbs/outbox/colls/data/docs/{quote(item_id, safe='')}"
+    headers = {"x-ms-documentdb-partitionkey": '["a"]'}
+    body = json.dumps({"id": item_id, "pk": "a"})
 
-    by_name = await raw.send(
-        "GET",
-        f"/dbs/outbox/colls/data/docs/{quote(item_id, safe='')}",
-        headers={"x-ms-documentdb-partitionkey": '["a"]'},
-        encoded=True,
-    )
+    by_name = [await raw.send(method, path, headers=headers, encoded=True, body=body) for method in ("GET", "PUT")]
     by_link = await container.read_item(result["resourceBody"], "a")
     found = [item["id"] async for item in container.query_items("SELECT * FROM c", partition_key="a")]
+    deleted = await raw.send("DELETE", path, headers=headers, encoded=True)
+    left = [item["id"] async for item in container.query_items("SELECT * FROM c", partition_key="a")]
 
-    assert (by_name.status, by_link["id"], found) == (status, item_id, [item_id])
+    assert ([answer.status for answer in by_name], by_link["id"], found) == ([status] * 2, item_id, [item_id])
+    assert (deleted.status, left) == ((204, []) if status == 200 else (status, [item_id]))
 
 
 @pytest.mark.parametrize("path", ["what?so", "what%3Fso", "a?b=%C3%A4", "a%3Fb=%C3%A4"])
