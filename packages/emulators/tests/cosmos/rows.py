@@ -12,7 +12,7 @@ _KINDS = {"Create": 0, "Patch": 1, "Read": 2, "Delete": 4, "Replace": 5, "Upsert
 
 
 def results_in(body: bytes) -> list[dict[str, Any]]:
-    """Each operation's status, substatus, and, where the answer has them, ETag and body."""
+    """Each operation's status, substatus and charge, and, where the answer has them, ETag and body."""
     assert body[: len(_HEADER)] == _HEADER
     found, at = [], len(_HEADER)
     while at < len(body):
@@ -45,6 +45,8 @@ def _result(row: bytes) -> dict[str, Any]:
             text = row[at : at + size].decode()
             at += size
             found[name] = json.loads(text) if name == "body" and text.startswith("{") else text
+    # A field that is not of the schema: type float64, the token of its name, and the value.
+    [found["charge"]] = struct.unpack_from("<d", row, at + 2)
     return found
 
 

@@ -244,6 +244,9 @@ async def test_a_refusal_carries_the_token_with_which_its_reason_can_be_seen(
     )
 
     assert (answer.status, answer.headers["x-ms-session-token"]) == (status, token)
+    assert "x-ms-alt-content-path" not in answer.headers
+    # .NET's tests expect no id of the container with what is not found.
+    assert ("x-ms-content-path" in answer.headers) is (status != 404)
 
 
 @pytest.mark.usefixtures("container")

@@ -112,7 +112,11 @@ def execute_batch(
     *,
     with_bodies: bool,
 ) -> BatchResult:
-    """Run a batch; the result has status 207 if an operation failed. Raises TooLarge if the answer is."""
+    """Run a batch; the result has status 207 if an operation failed.
+
+    An answer that is too large is a failure of the last operation (BatchServerResponseTooLargeAsync in
+    BatchSinglePartitionKeyTests.cs of azure-cosmos-dotnet-v3).
+    """
     try:
         with items.commit(container, key, len(requested)) as commit:
             outcomes = _run(commit, requested, holds)
@@ -121,7 +125,7 @@ def execute_batch(
                 for operation, outcome in zip(requested, outcomes, strict=True)
             ]
             if sum(len(row.body or "") for row in rows) > MAX_ANSWER_BYTES:
-                raise TooLarge("The answer to the batch is too large.")
+                raise _OperationFailed(len(rows) - 1, TooLarge("The answer to the batch is too large."))
     except _OperationFailed as failure:
         return _failed(failure, len(requested))
     status = 207 if any(outcome.status == _NOT_MODIFIED for outcome in outcomes) else 200

@@ -11,7 +11,7 @@ from outbox_emulators.cosmos.containers import Container
 from outbox_emulators.cosmos.documents import Document, Item
 from outbox_emulators.cosmos.errors import BadRequest, NotFound
 from outbox_emulators.cosmos.items import Commit
-from outbox_emulators.cosmos.messages import Reply, Request, data_headers, item_reply, refused_at
+from outbox_emulators.cosmos.messages import OWNER_RID, Reply, Request, data_headers, item_reply, refused_at
 from outbox_emulators.cosmos.operations import Outcome
 from outbox_emulators.cosmos.partitioning import PartitionKey
 from outbox_emulators.cosmos.physical_partitions import Partition
@@ -115,10 +115,17 @@ def _bulk(account: Account, request: Request) -> Reply:
 
 
 def _batch_reply(request: Request, container: Container, partition: Partition, result: BatchResult) -> Reply:
-    """Encode the answer in the format of the request."""
+    """Encode the answer in the format of the request.
+
+    As with a 404 of one operation, there is no `_rid` of the container if an operation found no item
+    (BatchSinglePartitionKeyTests.cs of azure-cosmos-dotnet-v3).
+    """
     is_rows = hybridrow.is_rows(request.body)
     body = hybridrow.results(result.rows) if is_rows else result.text.encode()
-    return Reply(result.status, body, data_headers(container, partition, result.charge))
+    headers = data_headers(container, partition, result.charge)
+    if any(row.status == NotFound.status for row in result.rows):
+        del headers[OWNER_RID]
+    return Reply(result.status, body, headers)
 
 
 def delete_logical_partition(account: Account, request: Request) -> Reply:
