@@ -132,6 +132,37 @@ async def test_a_plan_says_how_to_merge_the_groups_of_the_partitions(
     assert [part.status for part in parts] == [200] * 4
 
 
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("SELECT DISTINCT VALUE SUM(c.n) FROM c", [10]),
+        ("SELECT DISTINCT VALUE COUNT(c.team) FROM c", [4]),
+        ("SELECT DISTINCT VALUE MAX(c.n) FROM c", [4]),
+    ],
+)
+async def test_distinct_changes_nothing_of_an_aggregate_across_partitions(
+    filled: ContainerProxy, query: str, expected: list[Any]
+) -> None:
+    """CosmosUndefinedQueryTests.cs of azure-cosmos-dotnet-v3 has such a query."""
+    for number, each in enumerate(ITEMS):
+        await filled.upsert_item(each | {"pk": str(number)})
+        await filled.delete_item(each["id"], "a")
+
+    assert [value async for value in filled.query_items(query)] == expected
+
+
+async def test_an_aggregate_in_an_expression_is_refused_across_partitions(
+    filled: ContainerProxy, raw: RawClient
+) -> None:
+    query = "SELECT COUNT(1) + 1 AS n FROM c"
+
+    answer = await ask(raw, query, **{"x-ms-cosmos-is-query-plan-request": "True"})
+
+    # SanityQueryTests.cs of azure-cosmos-dotnet-v3 looks for the whole sentence.
+    sentence = "Compositions of aggregates and other expressions are not allowed."
+    assert (answer.status, sentence in answer.body["message"]) == (400, True)
+
+
 async def test_groups_are_sorted_within_one_partition_only(filled: ContainerProxy, raw: RawClient) -> None:
     query = "SELECT c.team FROM c GROUP BY c.team ORDER BY c.team"
 

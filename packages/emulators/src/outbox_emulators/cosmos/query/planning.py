@@ -5,6 +5,7 @@ The format is that of azure.cosmos._execution_context.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from outbox_emulators.cosmos.errors import BadRequest
@@ -35,6 +36,9 @@ def plan_of(query: Query, parameters: Parameters, key_range: KeyRange | None) ->
     if query.sorts_groups:
         # Only where there is one physical partition: nothing is merged.
         query = Query(query.alias, query.from_text)
+    if query.distinct and query.aggregates and not query.group_by:
+        # There is one result, which DISTINCT leaves as it is.
+        query = replace(query, distinct=False)
     offset, limit = _number(query.offset, parameters), _number(query.limit, parameters)
     aggregates = query.aggregates
     # Those that have names are merged by name.
@@ -136,8 +140,6 @@ def _rewritten_sort(query: Query, parameters: Parameters) -> str:
 def _rewritten_aggregate(query: Query) -> str:
     if query.value is None:
         return _clauses(f"SELECT {_group_payload(query)} AS payload", query, _where(query))
-    if query.distinct:
-        raise BadRequest("DISTINCT is not supported with an aggregate across partitions.")
     return _clauses(f"SELECT VALUE {_group_payload(query)}", query, _where(query))
 
 
