@@ -193,9 +193,10 @@ async def test_a_version_of_the_api_that_cannot_be_is_refused(raw: RawClient, ve
         ("POST", "/dbs/outbox/colls", {}, b'{"id": "x", "clientEncryptionPolicy": {"a": 1}}', "Always Encrypted"),
         ("POST", "/dbs/outbox/colls", {}, b'{"id": "x"}', "a container needs a partitionKey"),
         ("POST", DOCS, {"x-ms-documentdb-partitionkey": '["a"]'}, b"\x80\xe1\x00", "binary JSON"),
+        ("POST", DOCS, {"x-ms-documentdb-partitionkey": '["a"]'}, b"\x81\xf1\xd8\xff\x7f", "HybridRow"),
         ("GET", DOCS, {"x-ms-enumeration-direction": "Reverse"}, None, "in reverse"),
     ],
-    ids=["encryption keys", "encryption policy", "no partition key", "binary JSON", "reverse feed"],
+    ids=["encryption keys", "encryption policy", "no partition key", "binary JSON", "HybridRow", "reverse feed"],
 )
 async def test_what_newer_clients_may_ask_for_is_refused_by_its_name(
     raw: RawClient, method: str, path: str, headers: dict[str, str], body: bytes | None, named: str

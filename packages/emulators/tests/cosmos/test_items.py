@@ -261,6 +261,18 @@ async def test_an_id_that_no_path_can_hold_is_stored_and_found_by_query_or_self_
     assert (deleted.status, left) == ((204, []) if status == 200 else (status, [item_id]))
 
 
+@pytest.mark.usefixtures("container")
+async def test_an_item_has_all_system_properties_whatever_a_client_excludes(raw: RawClient) -> None:
+    headers = {"x-ms-documentdb-partitionkey": '["a"]', "x-ms-exclude-system-properties": "True"}
+    path = "/dbs/outbox/colls/data/docs"
+
+    created = await raw.send("POST", path, headers=headers, body='{"id":"1","pk":"a"}')
+    read = await raw.send("GET", f"{path}/1", headers=headers)
+
+    assert created.body == read.body
+    assert read.body.keys() == {"id", "pk", "_rid", "_self", "_etag", "_attachments", "_ts"}
+
+
 @pytest.mark.parametrize("path", ["what?so", "what%3Fso", "a?b=%C3%A4", "a%3Fb=%C3%A4"])
 async def test_an_id_with_a_question_mark_is_found_escaped_or_not(
     container: ContainerProxy, raw: RawClient, path: str

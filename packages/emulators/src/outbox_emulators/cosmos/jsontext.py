@@ -22,6 +22,7 @@ from outbox_emulators.cosmos.errors import BadRequest
 MAX_NESTING = 128  # https://learn.microsoft.com/azure/cosmos-db/concepts-limits#per-item-limits
 
 _BINARY = b"\x80"
+_HYBRID_ROW = b"\x81"
 _INTEGERS = range(-(1 << 63), 1 << 63)
 _SAFE_DIGITS = 15  # decimal digits that every double preserves
 _LEAST_NORMAL = 2.2250738585072014e-308
@@ -78,6 +79,8 @@ def decode(body: bytes) -> str:
             "The request body is in binary JSON, which is not supported. Have the client write text: set "
             "AZURE_COSMOS_BINARY_ENCODING_ENABLED=False in the environment of the .NET SDK."
         )
+    if body[:1] == _HYBRID_ROW:
+        raise BadRequest("An item in HybridRow, of a container with a schema, is not supported. Send it as JSON.")
     try:
         return body.decode("utf-8-sig")
     except UnicodeDecodeError as error:
