@@ -135,6 +135,23 @@ LONGEST: dict[str, Any] = {
     "subscriptions": [{"name": "s" * 50}, {"name": "s" * 50, "destination": "c" * 24}],
 }
 """The longest names that Azure, and relay.toml, allow for what a deployment takes by name."""
+LONGEST_CONSOLE: dict[str, Any] = {
+    "name": "ca" + "x" * 30,
+    "image": "example.azurecr.io/relay:1",
+    "registryName": "r" * 50,
+    "signInClientId": "00000000-0000-0000-0000-000000000003",
+    "groupObjectIds": ["00000000-0000-0000-0000-000000000004"],
+    "cosmosAccountName": "c" * 44,
+    "serviceBusName": "sbns-" + "b" * 44 + "d",
+    "streams": [{"name": "default"}, {"name": "a" * 24, "database": "d" * 255}],
+    **{key: LONGEST[key] for key in ("destinations", "otherNamespaces")},
+}
+CONSUMERS: dict[str, Any] = {
+    "workspaceId": "/subscriptions/s/resourceGroups/g/providers/Microsoft.OperationalInsights/workspaces/w",
+    "applicationInsightsId": "/subscriptions/s/resourceGroups/g/providers/Microsoft.Insights/components/c",
+    "operatorEmails": ["ops@example.com"],
+    "runbook": "https://example.com/docs/runbook.md",
+}
 
 
 @check
@@ -152,6 +169,8 @@ def every_name_stays_within_the_limits_of_its_service(project: Project) -> None:
             "clientIpAddresses": ["192.168.100.100"],
         }
         deployments.append(project.deploy_sql(**given, **LONGEST))
+    deployments.append(project.deploy_template("console.bicep", **LONGEST_CONSOLE))
+    deployments.append(project.deploy_template("consumers.bicep", **CONSUMERS))
     for deployment in deployments:
         for resource in deployment.resources:
             if resource.type in FIXED:
@@ -163,12 +182,19 @@ def every_name_stays_within_the_limits_of_its_service(project: Project) -> None:
         # Two with one name would be one.
         assert not [each for each in deployment.repeated if each.partition("/privateEndpoints/")[1]]
     # Azure Resource Manager keeps a deployment of each module, whose name has at most 64 characters.
-    given_names = {"each.name": 24, "entry.name": 50, "target.name": 50, "namespace.name": 50}
     for file, text in project.files.items():
         for module in re.findall(r"^module .*\n  name: (.*)$", text, re.MULTILINE):
             for text_of_name in re.findall(r"'((?:[^'$]|\$\{(?:[^{}']|'[^']*')*\})*)'", module):
-                filled = re.sub(r"\$\{([^}]*)\}", lambda found: "x" * given_names.get(found[1], 13), text_of_name)
-                assert len(filled) <= 64, f"{file}: {text_of_name}"
+                assert longest_name_of_module(file, text_of_name) <= 64, f"{file}: {text_of_name}"
+
+
+def longest_name_of_module(file: str, text: str) -> int:
+    """Return the characters of a module's name, with the longest value of each variable."""
+    lengths = {"each.name": 24, "entry.name": 50, "target.name": 50, "namespace.name": 50}
+    if file == "console.bicep":
+        lengths["name"] = 32
+    # Other variables are a uniqueString.
+    return len(re.sub(r"\$\{([^}]*)\}", lambda found: "x" * lengths.get(found[1], 13), text))
 
 
 @check
