@@ -22,10 +22,13 @@ from relay.core.verdict import Judge
 from relay.large.blobs import Blobs, explained
 from relay.large.claims import Claims
 from relay.large.content import Content
-from relay.servicebus import messages
+from relay.servicebus import encoding, messages
+from relay.servicebus.pool import annotated
 from relay.servicebus.publisher import ServiceBusPublisher
+from tests.fuzz.service import encoded
 from tests.support import virtual_time
 from tests.support.in_memory_contents import InMemoryContents
+from tests.support.pages import ROOT
 from tests.unit.relay.topics import FakeTopic, event
 
 LIMIT = 5_000
@@ -79,6 +82,17 @@ async def test_a_claim_says_where_the_content_is_and_what_it_is() -> None:
         "dataLength": len(whole.body),
         "dataContentType": "application/json",
     }
+
+
+async def test_the_length_in_a_claim_is_an_amqp_long_from_both_senders() -> None:
+    claim = await Claims(InMemoryContents(), messages.plain).claim(event("large", size=LARGE), 1.0)
+    page = (ROOT / "docs/large-events.md").read_text(encoding="utf-8")
+
+    # In AMQP, 0x81 is a long of eight bytes; an int of .NET would begin with 0x71.
+    length = b"\xa1\x0adataLength" + b"\x81" + len(messages.plain(event("large", size=LARGE)).body).to_bytes(8)
+    assert length in encoding.encode(claim)
+    assert length in encoded(annotated(claim))
+    assert "| `dataLength` | number of its bytes, as an AMQP long |" in page
 
 
 async def test_a_claim_of_a_cloudevent_has_its_data_by_reference() -> None:
