@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -218,6 +219,39 @@ async def test_with_wrong_settings_one_function_fails_each_minute_and_names_them
     assert (refusal.trigger["schedule"], refusal.trigger["runOnStartup"]) == ("0 * * * * *", True)
     with pytest.raises(SettingsError, match=text):
         await refusal.call(timer=None)
+
+
+TWO_STREAMS = """
+[destinations.default]
+topic = "domain-events"
+
+[destinations.orders]
+queue = "orders"
+
+[[routes]]
+to = ["default", "orders"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "names"), [("COSMOS", ["relay", "relay_orders"]), ("SQL", ["relay_sql", "relay_sql_orders"])]
+)
+def test_the_page_on_routes_names_the_functions_of_streams(
+    function: Function, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, source: str, names: list[str]
+) -> None:
+    page = " ".join((ROOT / "docs/routes.md").read_text(encoding="utf-8").split())
+    (tmp_path / "relay.toml").write_text(TWO_STREAMS)
+    monkeypatch.setenv("RELAY_FILE", str(tmp_path / "relay.toml"))
+    if source == "SQL":
+        monkeypatch.delenv("COSMOS")
+        monkeypatch.setenv("SQL", "postgresql://127.0.0.1:1/outbox")
+
+    found = sorted(each.name for each in load_functions(ROOT) if not each.name.startswith("relay_age"))
+
+    assert found == names
+    # Names of streams with a hyphen are in the test of triggers.
+    written = page.partition("FUNCTION is ")[2].partition("; a hyphen becomes an underscore")[0]
+    assert [name for name in re.findall(r"`(\w+)`", written) if name in names] == names
 
 
 def test_loading_the_app_quietens_the_sdks_traces_nothing_of_them_and_has_the_trigger_hand_over_text(
