@@ -261,6 +261,11 @@ def test_the_real_compiler_builds_every_template_and_shows_what_would_change(tmp
         patch.setenv("AZURE_CONFIG_DIR", str(tmp_path))
         assert find_compiler() == str(az)
     assert "group what-if" in commands(workflow)
+    files = workflow["jobs"]["what-if"]["strategy"]["matrix"]["parameters"]
+    # main.bicepparam is azd's: its values are those of an environment.
+    assert set(files) == {
+        file.name.removesuffix(".bicepparam") for file in (ROOT / "infra").glob("*.*.bicepparam")
+    }
 
 
 def test_a_pull_request_shows_the_difference_of_the_snapshots(tmp_path: Path) -> None:
