@@ -58,7 +58,7 @@ class Waiting:
 class Tables:
     """Operations on the tables of one feed; carry them out with `run` or `run_async`.
 
-    Those that return events are for event tables with the primary key `id`.
+    Those that return events are for event tables whose primary key has one column that is unique by itself.
 
     Attributes:
         dialect: That of the database.
@@ -66,14 +66,20 @@ class Tables:
         events, outbox, feed, state, claim: The names of the tables, qualified and quoted.
     """
 
-    def __init__(self, dialect: Dialect, table: str, key: str = "partition_key") -> None:
+    def __init__(self, dialect: Dialect, table: str, key: str = "partition_key", id_column: str = "id") -> None:
         """Name the tables of a feed.
 
-        `table` is `schema.Table`, as it was given to setup_feed; `key` the column that has an event's key.
+        Args:
+            dialect: That of the database.
+            table: `schema.Table`, as it was given to setup_feed.
+            key: The column of the event table that has an event's key.
+            id_column: The column of its primary key that has an event's id.
         """
         self.dialect = dialect
         self.table = table
         self._key = f"e.{dialect.quoted(key)}"
+        self._id_column = id_column
+        self._id = dialect.quoted(id_column)
         self._time_hint = dialect.datable("o.time_hint")
         schema, _, name = table.partition(".")
         names = {kind: f"changefeed.{dialect.quoted(own)}" for kind, own in names_of(table).items()}
@@ -85,45 +91,47 @@ class Tables:
     def numbered(self, shard_id: int, cursor: bytes, limit: int) -> Operation[list[Entry]]:
         """Return the first events behind a position."""
         result = yield Statement(
-            f"select f.ulid, f.id, e.* from {self.feed} f left join {self.events} e on e.id = f.id "
+            f"select f.ulid, f.{self._id}, e.* from {self.feed} f "
+            f"left join {self.events} e on e.{self._id} = f.{self._id} "
             f"where f.shard_id = ? and f.ulid > ? order by f.ulid {_AT_MOST}",
             (shard_id, self.dialect.ulid(cursor), limit),
         )
-        return [_entry(result, row, 1, bytes(row[0])) for row in result.rows]
+        return [self._entry(result, row, 1, bytes(row[0])) for row in result.rows]
 
     def unnumbered(self, shard_id: int, after: int, limit: int) -> Operation[list[Unnumbered]]:
         """Return the first events of a shard without a position, behind a number."""
         result = yield Statement(
-            f"select o.shard_id, o.order_sequence, {self._time_hint}, o.id, e.* from {self.outbox} o "
-            f"left join {self.events} e on e.id = o.id "
+            f"select o.shard_id, o.order_sequence, {self._time_hint}, o.{self._id}, e.* from {self.outbox} o "
+            f"left join {self.events} e on e.{self._id} = o.{self._id} "
             f"where o.shard_id = ? and o.order_sequence > ? order by o.order_sequence {_AT_MOST}",
             (shard_id, after, limit),
         )
-        return [_unnumbered(result, row) for row in result.rows]
+        return [self._unnumbered(result, row) for row in result.rows]
 
     def numbered_of_key(self, partition_key: str, limit: int) -> Operation[list[tuple[int, Entry]]]:
         """Return the last events of a key, the latest first, each with its shard."""
         result = yield Statement(
-            f"select f.shard_id, f.ulid, f.id, e.* from {self.events} e join {self.feed} f on f.id = e.id "
+            f"select f.shard_id, f.ulid, f.{self._id}, e.* from {self.events} e "
+            f"join {self.feed} f on f.{self._id} = e.{self._id} "
             f"where {self._key} = ? order by f.ulid desc {_AT_MOST}",
             (partition_key, limit),
         )
-        return [(row[0], _entry(result, row, 2, bytes(row[1]))) for row in result.rows]
+        return [(row[0], self._entry(result, row, 2, bytes(row[1]))) for row in result.rows]
 
     def unnumbered_of_key(self, partition_key: str, limit: int) -> Operation[list[Unnumbered]]:
         """Return those events of a key that have no position, the latest first."""
         result = yield Statement(
-            f"select o.shard_id, o.order_sequence, {self._time_hint}, o.id, e.* from {self.outbox} o "
-            f"join {self.events} e on e.id = o.id "
+            f"select o.shard_id, o.order_sequence, {self._time_hint}, o.{self._id}, e.* from {self.outbox} o "
+            f"join {self.events} e on e.{self._id} = o.{self._id} "
             f"where {self._key} = ? order by o.order_sequence desc {_AT_MOST}",
             (partition_key, limit),
         )
-        return [_unnumbered(result, row) for row in result.rows]
+        return [self._unnumbered(result, row) for row in result.rows]
 
     def ids_between(self, shard_id: int, after: bytes, until: bytes, partition_key: str) -> Operation[list[Any]]:
         """Return the ids of the events of a key with `after < position <= until`."""
         result = yield Statement(
-            f"select e.id from {self.feed} f join {self.events} e on e.id = f.id "
+            f"select e.{self._id} from {self.feed} f join {self.events} e on e.{self._id} = f.{self._id} "
             f"where f.shard_id = ? and f.ulid > ? and f.ulid <= ? and {self._key} = ?",
             (shard_id, self.dialect.ulid(after), self.dialect.ulid(until), partition_key),
         )
@@ -132,7 +140,8 @@ class Tables:
     def rows(self, partition_key: str, ids: Sequence[str]) -> Operation[list[Entry]]:
         """Return the existing events of a key with these ids; `ulid` is START."""
         result = yield Statement(
-            f"select e.* from {self.events} e where {self._key} = ? and e.id in ({', '.join('?' * len(ids))})",
+            f"select e.* from {self.events} e "
+            f"where {self._key} = ? and e.{self._id} in ({', '.join('?' * len(ids))})",
             (partition_key, *ids),
         )
         return [Entry(START, dict(zip(result.columns, row, strict=True)), {}) for row in result.rows]
@@ -145,13 +154,13 @@ class Tables:
 
     def positions(self, identifier: str) -> Operation[list[tuple[int, bytes]]]:
         """Return the shards and positions of an event. Scans the feed, which has no index on ids."""
-        result = yield Statement(f"select shard_id, ulid from {self.feed} where id = ?", (identifier,))
+        result = yield Statement(f"select shard_id, ulid from {self.feed} where {self._id} = ?", (identifier,))
         return [(row[0], bytes(row[1])) for row in result.rows]
 
     def position(self, shard_id: int, cursor: bytes, identifier: str) -> Operation[bytes | None]:
         """Return the position of an event that is behind a cursor, or None if it has none there."""
         result = yield Statement(
-            f"select ulid from {self.feed} where shard_id = ? and ulid > ? and id = ?",
+            f"select ulid from {self.feed} where shard_id = ? and ulid > ? and {self._id} = ?",
             (shard_id, self.dialect.ulid(cursor), identifier),
         )
         return bytes(result.rows[0][0]) if result.rows else None
@@ -207,25 +216,25 @@ class Tables:
         names = [self.dialect.quoted(name) for name in key]
         yield Statement(
             f"insert into {self.outbox} (shard_id, {', '.join(names)}) "
-            f"select ?, {', '.join(f'e.{name}' for name in names)} from {self.events} e where e.id = ?",
+            f"select ?, {', '.join(f'e.{name}' for name in names)} from {self.events} e where e.{self._id} = ?",
             (shard_id, identifier),
         )
+
+    def _entry(self, result: Result, row: Row, start: int, ulid: bytes = START) -> Entry:
+        """Return an entry from a row that has the id at `start`, then the event's columns.
+
+        They are all NULL if there is no row.
+        """
+        event = dict(zip(result.columns[start + 1 :], row[start + 1 :], strict=True))
+        if event[self._id_column] is None:
+            return Entry(ulid, None, {self._id_column: row[start]})
+        return Entry(ulid, event, {})
+
+    def _unnumbered(self, result: Result, row: Row) -> Unnumbered:
+        shard_id, number, time_hint = row[:3]
+        return Unnumbered(shard_id, number, time_hint, self._entry(result, row, 3))
 
 
 def seconds_between(since: Any, now: Any) -> float:
     """Return the age in seconds between two times of the database; 0 without a time or for one in the future."""
     return 0.0 if since is None else max(float((now - since).total_seconds()), 0.0)
-
-
-def _entry(result: Result, row: Row, start: int, ulid: bytes = START) -> Entry:
-    """Return an entry from a row that has the id at `start`, then the event's columns.
-
-    They are all NULL if there is no row.
-    """
-    event = dict(zip(result.columns[start + 1 :], row[start + 1 :], strict=True))
-    return Entry(ulid, None, {"id": row[start]}) if event["id"] is None else Entry(ulid, event, {})
-
-
-def _unnumbered(result: Result, row: Row) -> Unnumbered:
-    shard_id, number, time_hint = row[:3]
-    return Unnumbered(shard_id, number, time_hint, _entry(result, row, 3))

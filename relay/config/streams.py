@@ -88,8 +88,13 @@ def _beyond_columns(streams: list[Settings]) -> Iterator[str]:
         if each.sql is None or not each.selection.fields.names_fields:
             continue
         given = dict(each.selection.fields.given)
-        if [pointer.text for pointer in given.get("id", ())] not in ([], ["/id"]):
-            yield f"fields.id of the outbox {each.outbox} is not /id, the event table's primary key: leave it out"
+        places = given.get("id", ())
+        if len(places) > 1 or any(len(pointer.names) > 1 for pointer in places):
+            where = "has several places" if len(places) > 1 else "is within a column"
+            yield (
+                f"fields.id of the outbox {each.outbox} {where}: name the column that is the event table's "
+                "primary key, such as /event_id"
+            )
         if any(len(pointer.names) > 1 for pointer in given.get("key", ())):
             yield f"fields.key of the outbox {each.outbox} is within a column: name a column, such as /aggregateid"
 

@@ -331,6 +331,10 @@ class Fields:
         """
         return self._rows[name]
 
+    def column_of(self, name: str) -> str:
+        """Return the column of an SQL outbox in which a field is looked for first."""
+        return self._rows[name][0].names[0]
+
     def _mapped(
         self,
         stored: StoredDocument,

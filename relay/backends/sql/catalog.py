@@ -16,7 +16,7 @@ from changefeed.postgresql.dialect import PostgresDialect
 from changefeed.sqlserver.dialect import SqlServerDialect
 from changefeed.statements import Dialect, Statement
 from changefeed.tables import Tables, names_of
-from relay.config.settings import QUARANTINE_TABLE
+from relay.config.settings import QUARANTINE_TABLE, SqlFeed
 
 RIGHTS = ("select", "insert", "update", "delete", "execute")
 
@@ -129,6 +129,12 @@ SQLSERVER = Catalog(
     maintenance_parameters=lambda table: (table,),
     shows_all=False,
 )
+
+
+def tables_of(dialect: Dialect, feed: SqlFeed) -> Tables:
+    """Return the tables of a feed, with the columns that relay.toml names for an event's key and its id."""
+    fields = feed.selection.fields
+    return Tables(dialect, feed.feed, fields.column_of("key"), fields.column_of("id"))
 
 
 def catalog_of(connection_string: str) -> Catalog:

@@ -17,7 +17,8 @@ from relay.config.settings import SqlFeed
 
 async def vouch_for(session: AsyncSession, feed: SqlFeed, entries: Sequence[Entry]) -> None:
     """Raise DatabaseError if an entry has no row, and the row may exist."""
-    missing = [entry.key["id"] for entry in entries if entry.row is None and "id" in entry.key]
+    column = feed.selection.fields.column_of("id")
+    missing = [entry.key[column] for entry in entries if entry.row is None and column in entry.key]
     if not missing:
         return
     # Few apps ever meet a row that is not there.
@@ -32,7 +33,7 @@ async def vouch_for(session: AsyncSession, feed: SqlFeed, entries: Sequence[Entr
     question = catalog.detached(feed.feed)
     if question is not None:
         for schema, name in (await session.execute(question)).rows:
-            await _check_detached(session, feed.feed, f"{schema}.{name}", missing)
+            await _check_detached(session, feed, f"{schema}.{name}", missing)
 
 
 VISIBLE = (
@@ -41,10 +42,14 @@ VISIBLE = (
 )
 
 
-async def _check_detached(session: AsyncSession, table: str, other: str, missing: Collection[Any]) -> None:
+async def _check_detached(session: AsyncSession, feed: SqlFeed, other: str, missing: Collection[Any]) -> None:
+    table = feed.feed
     tables, events = Tables(session.dialect, table), Tables(session.dialect, other).events
+    column = session.dialect.quoted(feed.selection.fields.column_of("id"))
     attach = f"Attach it again: ALTER TABLE {tables.events} ATTACH PARTITION {events}"
-    asked = Statement(f"select id from {events} where id in ({', '.join('?' * len(missing))})", tuple(missing))
+    asked = Statement(
+        f"select {column} from {events} where {column} in ({', '.join('?' * len(missing))})", tuple(missing)
+    )
     try:
         found = (await session.execute(asked)).rows
     except DatabaseError as error:
@@ -58,5 +63,5 @@ async def _check_detached(session: AsyncSession, table: str, other: str, missing
     if found:
         raise DatabaseError(
             f"the row of the event {found[0][0]!r} is in {other}, which is no partition of {table}. {attach}. To "
-            f"go on without the event, delete its position: DELETE FROM {tables.feed} WHERE id = …"
+            f"go on without the event, delete its position: DELETE FROM {tables.feed} WHERE {column} = …"
         )

@@ -95,9 +95,7 @@ def _unreadable(
 ) -> SourceDocument:
     """Return the document of a row from which no event can be made, by a defect of the relay."""
     stored = {name: _cell(value) for name, value in row.items()}
-    names = {"id": "id", "partitionKey": "partition_key"}
-    if selection.fields.names_fields:
-        names = {"id": "id", "partitionKey": selection.fields.of_columns("key")[0].names[0]}
+    names = {"id": selection.fields.column_of("id"), "partitionKey": selection.fields.column_of("key")}
     fields = {name: stored[column] for name, column in names.items() if isinstance(stored.get(column), str)}
     problem = f"the row cannot be read: {described(error)}"
     place = RowPlace(shard_id, entry.ulid)
@@ -131,7 +129,9 @@ def document_of(entry: Entry, shard_id: int, selection: Selection) -> SourceDocu
     place = RowPlace(shard_id, entry.ulid)
     if entry.row is None:
         key = {name: identifier_of(value) for name, value in entry.key.items()}
-        return SourceDocument(key, {**key, "type": selection.type}, place)
+        column = selection.fields.column_of("id")
+        named = {"id": key[column]} if column in key else {}
+        return SourceDocument(key, {**key, **named, "type": selection.type}, place)
     return of_row(entry.row, place, selection)
 
 

@@ -428,6 +428,34 @@ def test_the_columns_of_a_row_are_fields_and_data_within_json_is_sent_as_its_tex
     assert mapped(event).properties == {"at": 1_770_595_200_000}
 
 
+@pytest.mark.parametrize("placed", [b"\x01" * 16, START])
+def test_a_row_that_is_gone_has_the_id_of_the_column_that_relay_toml_names(placed: bytes) -> None:
+    selection = Selection((), fields=fields('types = []\nlayout = "debezium"\nfields.id = "/event_id"'))
+    entry = Entry(placed, None, {"event_id": UUID(int=7).bytes, "id": 3, "day": 1})
+
+    (gone,) = rows.select([entry], 0, selection).rejected
+
+    assert (gone.id, gone.reason) == (str(UUID(int=7)), Reason.PARTITION_KEY_MISSING)
+    # Its row is looked for with all columns of its primary key.
+    assert gone.document.stored == {"event_id": str(UUID(int=7)), "id": "3", "day": "1"}
+
+
+def test_a_row_that_cannot_be_read_has_the_id_of_the_column_that_relay_toml_names(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("a defect")
+
+    selection = Selection((), fields=fields('types = []\nlayout = "debezium"\nfields.id = "/event_id"'))
+    monkeypatch.setattr(rows, "_by_columns", fail)
+    row = {"event_id": "e1", "id": "3", "aggregateid": "k", "type": "t", "payload": "{}"}
+
+    (unreadable,) = rows.select([Entry(START, row, {})], 0, selection).rejected
+
+    assert (unreadable.id, unreadable.partition_key) == ("e1", "k")
+    assert unreadable.detail.startswith("the row cannot be read: RuntimeError")
+
+
 def test_a_place_within_an_array_that_a_column_has_as_text_is_looked_up() -> None:
     rules = COLUMNS + "\nproperties.p = '/list/1'"
     deep = "[" * 700 + "]" * 700

@@ -85,6 +85,13 @@ def test_a_row_has_the_columns_of_its_layout() -> None:
     assert found.stored["created_at"] == "2026-11-20T15:00:00Z"
 
 
+def test_a_row_has_its_id_in_the_column_that_the_file_names() -> None:
+    found = example(CANARY, selection_of({"layout": "debezium", "fields": {"id": "/event_id"}}), is_row=True)
+
+    assert found is not None
+    assert (found.stored["event_id"], "id" in found.stored, found.document.fields["id"]) == (ID, False, ID)
+
+
 @pytest.mark.parametrize(
     ("fields", "says"),
     [

@@ -151,8 +151,14 @@ TO = "to = ['default']"
             "each its own",
         ),
         (
-            "fields.id = '/event'\n[outboxes.default]\nfeed = 'x.y'",
-            "fields.id of the outbox default is not /id, the event table's primary key: leave it out",
+            "fields.id = ['/source', '/id']\n[outboxes.default]\nfeed = 'x.y'",
+            "fields.id of the outbox default has several places: name the column that is the event table's "
+            "primary key, such as /event_id",
+        ),
+        (
+            "fields.id = '/data/id'\n[outboxes.default]\nfeed = 'x.y'",
+            "fields.id of the outbox default is within a column: name the column that is the event table's "
+            "primary key, such as /event_id",
         ),
         (
             "fields.key = '/data/customer'\n[outboxes.a]\ncontainer = 'c'\n[outboxes.b]\nfeed = 'x.y'",
@@ -195,6 +201,26 @@ def test_places_that_streams_must_not_share_and_rules_that_never_count_are_refus
 ) -> None:
     environment = SQL if "x.y" in text else {}
     assert problems_of(text, tmp_path, **environment) == [f"relay.toml: {problem}"]
+
+
+@pytest.mark.parametrize(
+    ("text", "column"),
+    [
+        ("fields.id = '/event_id'", "event_id"),
+        ("layout = 'debezium'\nfields.id = '/event_id'", "event_id"),
+        ("layout = 'debezium'", "id"),
+        ("fields.id = '/Event~1Id'", "Event/Id"),
+        ("properties.p = '/event_id'", "id"),
+        ("", "id"),
+    ],
+)
+def test_the_id_of_an_sql_outbox_is_in_the_column_that_relay_toml_names(
+    text: str, column: str, tmp_path: Path
+) -> None:
+    [stream] = streams_of(f"{text}\n[outboxes.default]\nfeed = 'x.y'", tmp_path, **SQL)
+
+    assert stream.feed is not None
+    assert stream.feed.selection.fields.column_of("id") == column
 
 
 STRING = "Endpoint=sb://{};SharedAccessKeyName=k;SharedAccessKey=c2VjcmV0"

@@ -13,10 +13,11 @@ from typing import Any
 
 from changefeed import START, AsyncConsumer, Claim, DatabaseError, Entry
 from changefeed.statements import AsyncSession, run_async
-from changefeed.tables import Tables, Waiting
+from changefeed.tables import Waiting
 from changefeed.ulid import milliseconds
 from relay.backends.canary import is_canary
 from relay.backends.findings import Finding
+from relay.backends.sql.catalog import tables_of
 from relay.backends.sql.database import FAILURES, connect, explaining
 from relay.backends.sql.memory import Memory, PageSize, size_of
 from relay.backends.sql.rows import document_if_taken, document_of, event_in, position_time
@@ -56,7 +57,7 @@ class Backlog:
         self._subject = f"SQL_FEED '{feed.feed}'"
         self._now_ms = now_ms
         self._readable = readable
-        self._tables = Tables(session.dialect, feed.feed)
+        self._tables = tables_of(session.dialect, feed)
         self._shards = range(feed.shards)
 
     async def findings(self) -> list[Finding]:
@@ -251,6 +252,7 @@ async def scan(feed: SqlFeed, policy: OnPoison = OnPoison.SKIP) -> Scan:
     refused: list[Refused] = []
     keys = Places()
     findings = []
+    id_column = feed.selection.fields.column_of("id")
     try:
         session = await connect(feed)
         try:
@@ -259,7 +261,7 @@ async def scan(feed: SqlFeed, policy: OnPoison = OnPoison.SKIP) -> Scan:
                     rows += 1
                     # A row that is gone may be what a smoke test has deleted.
                     document = document_if_taken(entry, shard_id, feed.selection)
-                    if document is not None and not is_canary(entry.key.get("id")):
+                    if document is not None and not is_canary(entry.key.get(id_column)):
                         event = event_in(document, entry, feed.selection, 0)
                         refused += [Refused(str(shard_id), event)] if isinstance(event, Rejected) else []
                         if isinstance(event, Event):
@@ -291,7 +293,7 @@ _ONE_SHARD = (
 
 
 async def _not_passed(session: AsyncSession, feed: SqlFeed, shard_id: int) -> AsyncIterator[Entry]:
-    tables = Tables(session.dialect, feed.feed)
+    tables, id_column = tables_of(session.dialect, feed), feed.selection.fields.column_of("id")
     claim = (await AsyncConsumer(session, feed.feed, feed.consumer).existing()).get(shard_id)
     cursor = START if claim is None else claim.cursor
     # The outbox table first: an event that gets its position meanwhile is in the feed too, so none is missed.
@@ -302,16 +304,12 @@ async def _not_passed(session: AsyncSession, feed: SqlFeed, shard_id: int) -> As
     while waiting := await run_async(session, tables.unnumbered(shard_id, after, page.rows)):
         page.read(len(waiting), size_of(each.entry for each in waiting), max_bytes)
         for each in waiting:
-            seen.add(_id(each.entry))
+            seen.add((each.entry.row or each.entry.key)[id_column])
             yield each.entry
         after = waiting[-1].number
     while entries := await run_async(session, tables.numbered(shard_id, cursor, page.rows)):
         page.read(len(entries), size_of(entries), max_bytes)
         for entry in entries:
-            if _id(entry) not in seen:
+            if (entry.row or entry.key)[id_column] not in seen:
                 yield entry
         cursor = entries[-1].ulid
-
-
-def _id(entry: Entry) -> Any:
-    return (entry.row or entry.key)["id"]

@@ -12,9 +12,8 @@ from typing import Any
 
 from changefeed import START, AsyncConsumer, ChangefeedError
 from changefeed.statements import AsyncSession, Entry, Statement, run_async
-from changefeed.tables import Tables
 from relay.backends.outbox import CLEAN_UP_S
-from relay.backends.sql.catalog import catalog_of
+from relay.backends.sql.catalog import catalog_of, tables_of
 from relay.backends.sql.database import connect, explaining
 from relay.backends.sql.rows import REQUIRED_COLUMNS, document_of
 from relay.config.settings import SqlFeed
@@ -45,21 +44,24 @@ class SqlCanary:
         self._key = key
         self._fields = feed.selection.fields
         self._shard_id = secrets.randbelow(feed.shards) if shard_id is None else shard_id
-        self._tables = Tables(session.dialect, feed.feed)
+        self._tables = tables_of(session.dialect, feed)
+        self._id_column = self._fields.column_of("id")
+        self._of_id = f"from {self._tables.events} where {session.dialect.quoted(self._id_column)} = ?"
         self._cursors: dict[str, bytes] = {}
 
     async def write(self, document: dict[str, Any], /) -> SourceDocument:
         with explaining(self._feed):
             cursor = await self._cursor()
+        identifier = document[self._id_column]
         values = self._row(document) if self._fields.names_fields else self._usual_row(document)
         columns = ", ".join(map(self._session.dialect.quoted, values))
         event = f"insert into {self._tables.events} ({columns}) values ({', '.join('?' * len(values))})"
         try:
             await self._session.execute(Statement("begin transaction"))
             await self._session.execute(Statement(event, list(values.values())))
-            await run_async(self._session, self._tables.append(self._shard_id, document["id"], self._key))
+            await run_async(self._session, self._tables.append(self._shard_id, identifier, self._key))
             # It comes behind everything that the relay has published so far.
-            self._cursors[document["id"]] = cursor
+            self._cursors[identifier] = cursor
             await self._session.execute(Statement("commit"))
         except ChangefeedError as error:
             raise ServiceError(
@@ -76,14 +78,12 @@ class SqlCanary:
         if self._fields.names_fields:
             names = list(self._columns)
             columns = ", ".join(map(self._session.dialect.quoted, names))
-            [row] = await self._execute(
-                f"select {columns} from {self._tables.events} where id = ?", document["id"]
-            )
+            [row] = await self._execute(f"select {columns} {self._of_id}", document[self._id_column])
             found = Entry(START, dict(zip(names, row, strict=True)), {})
             read = document_of(found, self._shard_id, self._feed.selection)
             # All digits that the database has given a number: the text is the message's body.
             return read._replace(fields={**read.fields, "data": json.loads(str(read.body))})
-        stored = await self._execute(f"select data from {self._tables.events} where id = ?", document["id"])
+        stored = await self._execute(f"select data {self._of_id}", document["id"])
         without = {"ttl"} | ({"traceparent"} - self._columns.keys())
         kept = {name: value for name, value in document.items() if name not in without}
         kept["data"] = json.loads(stored[0][0])
@@ -108,7 +108,7 @@ class SqlCanary:
 
     async def remove(self, document: dict[str, Any], /) -> str | None:
         """Delete the event once the relay has passed it: before, the relay would find a row that is gone."""
-        identifier = document["id"]
+        identifier = document[self._id_column]
         if identifier not in self._cursors:
             return None
         names_fields = self._fields.names_fields
@@ -119,7 +119,7 @@ class SqlCanary:
                 with explaining(self._feed):
                     while not await self._passed(identifier):
                         await asyncio.sleep(_POLL_S)
-                    await self._execute(f"delete from {self._tables.events} where id = ?", identifier)
+                    await self._execute(f"delete {self._of_id}", identifier)
         except TimeoutError:
             return f"{left}: the relay has not passed it, and publishes it when it gets there; delete it then"
         except ServiceError as error:
@@ -154,7 +154,7 @@ async def open_canary(feed: SqlFeed) -> AsyncIterator[SqlCanary]:
             keys = (await session.execute(catalog.primary_key(feed.feed))).rows
         columns = {name: kind for name, kind, *_ in rows}
         fields = feed.selection.fields
-        own = [fields.of_columns(name)[0].names[0] for name in ("id", "key", "data")]
+        own = [fields.column_of(name) for name in ("id", "key", "data")]
         needed = own if fields.names_fields else REQUIRED_COLUMNS
         if missing := [name for name in needed if name not in columns]:
             raise UsageError(f"{feed.feed} has no column {', '.join(missing)}: run ", CHECK)

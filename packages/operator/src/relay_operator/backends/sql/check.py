@@ -60,7 +60,7 @@ async def check(feed: SqlFeed) -> list[Finding]:
 
 def required_columns(feed: SqlFeed) -> dict[str, set[str]]:
     """Return the columns that an event table needs, with the types that each may have."""
-    return {feed.selection.fields.of_columns(name)[0].names[0]: kinds for name, kinds in _TYPES.items()}
+    return {feed.selection.fields.column_of(name): kinds for name, kinds in _TYPES.items()}
 
 
 def _unavailable(engine: str, error: Exception) -> Finding:
@@ -183,14 +183,16 @@ class DatabaseCheck:
                 "letters that it does not have become question marks, and two keys may become one",
                 "Use nvarchar.",
             )
-        if "id" in key and all(partitioned_by[name] for name in key if name != "id"):
+        own = self._feed.selection.fields.column_of("id")
+        if own in key and all(partitioned_by[name] for name in key if name != own):
             if not missing and not wrong:
                 yield self._columns_are_right(required, key)
         else:
             yield Finding.error(
-                f"{self._subject} has the primary key ({', '.join(key)}), not (id): two events with one id can be "
-                "written, and the second is dropped as a duplicate",
-                "Make id the primary key, then set the feed up again.",
+                f"{self._subject} has the primary key ({', '.join(key)}), not ({own}): two events with one id can "
+                "be written, and the second is dropped as a duplicate",
+                f"Make {own} the primary key, then set the feed up again. Or name the primary key, if it is one "
+                "column, as fields.id of relay.toml.",
             )
 
     def _columns_are_right(self, required: Collection[str], key: Sequence[str]) -> Finding:

@@ -32,7 +32,7 @@ from relay.backends.outbox import (
     Range,
     Reading,
 )
-from relay.backends.sql.catalog import catalog_of
+from relay.backends.sql.catalog import catalog_of, tables_of
 from relay.backends.sql.database import Database, explaining
 from relay.backends.sql.rows import committed_at, document_if_taken, document_of, identifier_of, of_row, select
 from relay.config.settings import SqlFeed
@@ -87,8 +87,7 @@ class SqlOutbox:
         self._shards: dict[int, _Shard] | None = None
         # Events read and not returned, because the caller was cancelled or a later shard could not be read.
         self._read: list[Committed] = []
-        (key, *_) = feed.selection.fields.of_columns("key")[0].names
-        self._tables = Tables(catalog_of(feed.connection_string).dialect, feed.feed, key)
+        self._tables = tables_of(catalog_of(feed.connection_string).dialect, feed)
         self._cursors: Mapping[int, bytes] | None = None
 
     async def news(self, limit: int, /) -> Sequence[Committed]:
