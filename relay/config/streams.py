@@ -75,7 +75,12 @@ def read_streams(
             member = "container" if source.feed is None else "feed"
             problems.append(f"{path.name}: outboxes.{outbox} has a {member}, and {source.kind.upper()} is not set")
     problems += _other_entities(streams)
-    checks = (*_beyond_columns(streams), *_shared(streams), *_without_type(streams))
+    checks = (
+        *_beyond_columns(streams),
+        *_without_document_id(streams),
+        *_shared(streams),
+        *_without_type(streams),
+    )
     problems += [f"{path.name}: {each}" for each in checks]
     if problems:
         raise SettingsError(list(dict.fromkeys(problems)))
@@ -97,6 +102,17 @@ def _beyond_columns(streams: list[Settings]) -> Iterator[str]:
             )
         if any(len(pointer.names) > 1 for pointer in given.get("key", ())):
             yield f"fields.key of the outbox {each.outbox} is within a column: name a column, such as /aggregateid"
+
+
+def _without_document_id(streams: list[Settings]) -> Iterator[str]:
+    """Yield outboxes in Cosmos DB for whose message ids relay.toml leaves out the document's id."""
+    for each in streams:
+        places = dict(each.selection.fields.given).get("id", ())
+        if each.cosmos is not None and places and all(pointer.text != "/id" for pointer in places):
+            yield (
+                f"fields.id of the outbox {each.outbox} leaves out /id: in Cosmos DB the message id is the "
+                "document's id, alone or joined with other places, such as ['/source', '/id']"
+            )
 
 
 def _other_entities(streams: list[Settings]) -> Iterator[str]:

@@ -98,9 +98,10 @@ def mappings(*, is_sql: bool) -> st.SearchStrategy[dict[str, Any]]:
     """Draw what a file says about the documents of all outboxes, or of one."""
     # No query can look into an array, so commands could not find the event.
     places = st.sampled_from([each for each in PLACES if not each[-2:].lstrip("/").isdigit() and "-" not in each])
-    several = places | st.lists(places, min_size=2, max_size=2, unique=True)
+    others = st.lists(places.filter("/id".__ne__), max_size=1)
+    joined = st.builds(lambda one, last: [*one, "/id"] if last else ["/id", *one], others, st.booleans())
     fields = {
-        "id": st.just("/id") if is_sql else several,
+        "id": st.sampled_from(["/id", "/kind", "/n"]) if is_sql else st.just("/id") | joined,
         "key": st.sampled_from(["/partition_key", "/kind", "/n"]) if is_sql else places,
         "data": st.sampled_from(["/data", "/data/deep", "/payload", "/kind"]),
         **dict.fromkeys(("type", "action", "time", "trace", "sequence"), places),

@@ -161,6 +161,11 @@ TO = "to = ['default']"
             "primary key, such as /event_id",
         ),
         (
+            "fields.id = '/event_id'\n[outboxes.a]\ncontainer = 'c'\n[outboxes.b]\nfeed = 'x.y'",
+            "fields.id of the outbox a leaves out /id: in Cosmos DB the message id is the document's id, alone or "
+            "joined with other places, such as ['/source', '/id']",
+        ),
+        (
             "fields.key = '/data/customer'\n[outboxes.a]\ncontainer = 'c'\n[outboxes.b]\nfeed = 'x.y'",
             "fields.key of the outbox b is within a column: name a column, such as /aggregateid",
         ),
@@ -221,6 +226,13 @@ def test_the_id_of_an_sql_outbox_is_in_the_column_that_relay_toml_names(
 
     assert stream.feed is not None
     assert stream.feed.selection.fields.column_of("id") == column
+
+
+@pytest.mark.parametrize(
+    "text", ["", "layout = 'cloudevents'", "fields.id = '/id'", "fields.id = ['/tenant', '/id']"]
+)
+def test_the_message_id_of_cosmos_db_has_the_documents_id(text: str, tmp_path: Path) -> None:
+    assert [each.stream for each in streams_of(text, tmp_path)] == ["default"]
 
 
 STRING = "Endpoint=sb://{};SharedAccessKeyName=k;SharedAccessKey=c2VjcmV0"
