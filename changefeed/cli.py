@@ -24,6 +24,8 @@ URL = "CHANGEFEED_URL"
 
 _KEEP = "how long positions that every consumer has read are kept, such as 30d or 12h, or forever"
 
+_SQL = "print the statements instead of running them, for the owner of the database"
+
 # URLs with a password, and passwords of connection strings.
 _SECRETS = re.compile(r"\w+://[^\s@]*:[^\s@]*@\S*|(?i:\b(pwd|password)\s*=\s*[^;\s]+)")
 
@@ -115,7 +117,8 @@ def _parser() -> argparse.ArgumentParser:
         added.set_defaults(command=function)
         return added
 
-    command("install", commands.install, "bring the schema changefeed up to date, and repair feeds")
+    installing = command("install", commands.install, "bring the schema changefeed up to date, and repair feeds")
+    installing.add_argument("--sql", action="store_true", help=_SQL)
     setup = command("setup-feed", commands.setup_feed, "set up the feed of a table")
     setup.add_argument("table", metavar="TABLE", help="schema.Table")
     setup.add_argument(
@@ -126,6 +129,7 @@ def _parser() -> argparse.ArgumentParser:
     setup.add_argument("--no-notify", action="store_true", help="readers look every 4 to 150 ms (default)")
     setup.add_argument("--no-roles", action="store_true", help="create no roles for writers and readers")
     setup.add_argument("--keep", required=True, metavar="DURATION", help=_KEEP)
+    setup.add_argument("--sql", action="store_true", help=_SQL)
     keep = command("keep", commands.keep, "change how long the positions of a feed are kept")
     keep.add_argument("table", metavar="TABLE", help="schema.Table")
     keep.add_argument("duration", metavar="DURATION", help=_KEEP)

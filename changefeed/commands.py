@@ -11,7 +11,9 @@ from typing import Any
 import changefeed
 from changefeed import ulid
 from changefeed.errors import ArgumentError
+from changefeed.script import NOTHING_TO_DO, Recorder, missing_migrations
 from changefeed.shell import as_typed
+from changefeed.statements import Migration, run
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +34,14 @@ class Outcome:
 Command = Callable[[changefeed.Session, Namespace], Outcome]
 
 
-def install(session: changefeed.Session, _arguments: Namespace) -> Outcome:
+def install(session: changefeed.Session, arguments: Namespace) -> Outcome:
     """Bring the schema up to date, and repair feeds."""
+    if arguments.sql:
+        recorder = Recorder(session)
+        version, missing = run(session, missing_migrations(session.dialect))
+        if version and not missing:
+            changefeed.repair(recorder)
+        return _script(session, missing, recorder.recorded)
     applied = changefeed.install(session)
     repaired = changefeed.repair(session)
     lines = [f"applied {name}" for name in applied] or ["the schema is up to date"]
@@ -43,14 +51,23 @@ def install(session: changefeed.Session, _arguments: Namespace) -> Outcome:
 
 def setup_feed(session: changefeed.Session, arguments: Namespace) -> Outcome:
     """Set up the feed of a table."""
+    recorder = Recorder(session)
     changefeed.setup_feed(
-        session,
+        recorder if arguments.sql else session,
         arguments.table,
         notify=arguments.notify and not arguments.no_notify,
         roles=not arguments.no_roles,
         keep=arguments.keep,
     )
+    if arguments.sql:
+        return _script(session, (), recorder.recorded)
     return Outcome({"table": arguments.table}, [f"{arguments.table} has a feed"])
+
+
+def _script(session: changefeed.Session, missing: Sequence[Migration], further: Sequence[str]) -> Outcome:
+    """Return the statements of a command that has not run them."""
+    sql = session.dialect.script(missing, further) if missing or further else NOTHING_TO_DO
+    return Outcome({"sql": sql}, sql.splitlines())
 
 
 def keep(session: changefeed.Session, arguments: Namespace) -> Outcome:

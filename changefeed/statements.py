@@ -25,12 +25,14 @@ class Statement:
         parameters: Their values.
         unlimited: Whether it may take longer than the session's statement timeout.
         prepared: Whether the server keeps it, if it can. Its result has columns that never change.
+        administers: Whether it sets up or repairs what is installed, so that it is a part of a script of that.
     """
 
     sql: str
     parameters: Sequence[Any] = ()
     unlimited: bool = False
     prepared: bool = False
+    administers: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +140,15 @@ class Dialect(Protocol):
 
     def install(self, migrations: Sequence[Migration], /) -> Operation[list[str]]:
         """Apply what is missing, each migration as a whole; returns the names of what was applied."""
+
+    def version(self) -> Operation[int]:
+        """Return the version of the installed schema; 0 if there is none."""
+
+    def script(self, migrations: Sequence[Migration], further: Sequence[str], /) -> str:
+        """Return the text that applies migrations, then runs further statements, as a program of its own."""
+
+    def literal(self, value: str | bool | None, /) -> str:
+        """Return a value as it is written in a statement."""
 
     def setup_feed(self, table: str, notify: bool, roles: bool, keep: str | None, /) -> Operation[None]:
         """Call changefeed.setup_feed."""

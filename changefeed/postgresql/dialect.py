@@ -65,6 +65,12 @@ select (select string_agg(k.name || ' ' || k.written_type, ', ' order by k.name)
 _GRANTED = "select from pg_roles r where r.rolname = ? and has_table_privilege(r.oid, to_regclass(?), 'select')"
 
 
+def _applying(migration: Migration) -> str:
+    """Return the statements that apply a migration, all in one transaction."""
+    recorded = f"insert into changefeed.migration (version) values ({migration.version});\n"
+    return _OWN_NAMES + recorded + migration.text
+
+
 class PostgresDialect:
     """See `statements.Dialect`."""
 
@@ -120,16 +126,35 @@ class PostgresDialect:
             missing = unapplied(migrations, result.rows[0][0])
             for migration in missing:
                 # Several statements without parameters are one transaction.
-                recorded = f"insert into changefeed.migration (version) values ({migration.version});\n"
-                yield Statement(_OWN_NAMES + recorded + migration.text)
+                yield Statement(_applying(migration))
         finally:
             yield Statement(f"select pg_advisory_unlock({_INSTALLING})")
         return [migration.name for migration in missing]
+
+    def version(self) -> Operation[int]:
+        ((is_there,),) = (yield Statement("select to_regclass('changefeed.migration') is not null")).rows
+        if not is_there:
+            return 0
+        ((version,),) = (yield Statement("select coalesce(max(version), 0) from changefeed.migration")).rows
+        return int(version)
+
+    def script(self, migrations: Sequence[Migration], further: Sequence[str], /) -> str:
+        applied = [f"-- {each.name}\n{_applying(each)}" for each in migrations]
+        schema = [_MIGRATION_TABLE] if migrations else []
+        parts = [f"select pg_advisory_xact_lock({_INSTALLING})", *schema, *applied, *further]
+        # One transaction: where one statement fails, nothing of it stays.
+        return "\n".join(f"{each.strip().removesuffix(';')};\n" for each in ("begin", *parts, "commit"))
+
+    def literal(self, value: str | bool | None, /) -> str:
+        if value is None or isinstance(value, bool):
+            return {None: "null", True: "true", False: "false"}[value]
+        return "'" + value.replace("'", "''") + "'"
 
     def setup_feed(self, table: str, notify: bool, roles: bool, keep: str | None, /) -> Operation[None]:
         yield Statement(
             "select changefeed.setup_feed(?, outbox => true, notify => ?, roles => ?, keep => ?)",
             (table, notify, roles, keep),
+            administers=True,
         )
 
     def damage(self, table: str, /) -> Operation[list[str]]:
@@ -149,7 +174,7 @@ class PostgresDialect:
             )
         functions, readers = self.quoted(f"read_events:{table}"), self.quoted(f"changefeed.readers:{table}")
         granted = yield Statement(_GRANTED, (f"changefeed.readers:{table}", f"changefeed.{feed}"))
-        literal = "'" + table.replace("'", "''") + "'"
+        literal = self.literal(table)
         steps = [
             f"select pg_advisory_xact_lock({_INSTALLING})",
             # The type that they return is that of the table which is gone.
@@ -164,10 +189,10 @@ class PostgresDialect:
                 f"grant usage on schema {self.quoted(schema)} to {readers}",
             ]
         # Several statements without parameters are one transaction.
-        yield Statement(";\n".join(steps))
+        yield Statement(";\n".join(steps), administers=True)
 
     def set_keep(self, table: str, keep: str, /) -> Operation[None]:
-        yield Statement("select changefeed.set_keep(?, ?)", (table, keep))
+        yield Statement("select changefeed.set_keep(?, ?)", (table, keep), administers=True)
 
     def retain(self, table: str, /) -> Operation[int]:
         result = yield Statement(f"select changefeed.{self.quoted(f'retain:{table}')}()")

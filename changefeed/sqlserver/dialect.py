@@ -71,15 +71,31 @@ class SqlServerDialect:
             result = yield Statement("select coalesce(max(version), 0) from changefeed.migration")
             missing = unapplied(migrations, result.rows[0][0])
             for migration in missing:
-                for batch in batches(migration.text):
+                for batch in _applying(migration):
                     yield Statement(batch)
-                yield Statement(f"insert into changefeed.migration (version) values ({migration.version})")
             yield Statement(_COMMIT)
         except BaseException as error:
             if not isinstance(error, DatabaseError) or not error.lost:
                 yield Statement(_ROLL_BACK)
             raise
         return [migration.name for migration in missing]
+
+    def version(self) -> Operation[int]:
+        result = yield Statement("select case when object_id(N'changefeed.migration') is null then 0 else 1 end")
+        if not result.rows[0][0]:
+            return 0
+        result = yield Statement("select coalesce(max(version), 0) from changefeed.migration")
+        return int(result.rows[0][0])
+
+    def script(self, migrations: Sequence[Migration], further: Sequence[str], /) -> str:
+        applied = [batch for each in migrations for batch in (f"-- {each.name}", *_applying(each))]
+        schema = [_BEGIN, *applied, _COMMIT] if migrations else []
+        return "\n".join(f"{each.strip()}\ngo\n" for each in (*schema, *further))
+
+    def literal(self, value: str | bool | None, /) -> str:
+        if value is None or isinstance(value, bool):
+            return {None: "null", True: "1", False: "0"}[value]
+        return "N'" + value.replace("'", "''") + "'"
 
     def setup_feed(self, table: str, notify: bool, roles: bool, keep: str | None, /) -> Operation[None]:
         """Call changefeed.setup_feed. Commits notify nobody, whatever `notify` is."""
@@ -108,10 +124,11 @@ class SqlServerDialect:
         readers = f"changefeed.readers:{table}"
         found = yield Statement("select 1 from sys.database_principals where name = ? and type = 'R'", (readers,))
         if found.rows:
-            yield Statement(f"grant select on {self._events(table)} to {self.quoted(readers)}")
+            grant = f"grant select on {self._events(table)} to {self.quoted(readers)}"
+            yield Statement(grant, administers=True)
 
     def set_keep(self, table: str, keep: str, /) -> Operation[None]:
-        yield Statement("exec changefeed.set_keep ?, ?", (table, keep))
+        yield Statement("exec changefeed.set_keep ?, ?", (table, keep), administers=True)
 
     def retain(self, table: str, /) -> Operation[int]:
         procedure = self._procedure("retain", table)
@@ -177,7 +194,7 @@ class SqlServerDialect:
 
     def _administer(self, sql: str, *parameters: object) -> Operation[None]:
         try:
-            yield Statement(sql, parameters)
+            yield Statement(sql, parameters, administers=True)
         except (DatabaseError, SetupError) as error:
             if isinstance(error, DatabaseError) and error.lost:
                 raise
@@ -188,6 +205,12 @@ class SqlServerDialect:
                 message = "the schema changefeed is not installed. Install it: python -m changefeed install"
                 raise SetupError(message) from error
             raise
+
+
+def _applying(migration: Migration) -> list[str]:
+    """Return the batches that apply a migration."""
+    recorded = f"insert into changefeed.migration (version) values ({migration.version})"
+    return [*batches(migration.text), recorded]
 
 
 def batches(text: str) -> list[str]:

@@ -15,12 +15,15 @@ examples:
   python -m relay install --keep 30d
   python -m relay install --keep 30d --create-table
   python -m relay install --keep forever --env-file .local/stack.env --no-roles
+  python -m relay install --keep 30d --sql > install.sql
 
 Creates the schema changefeed, the feed of the event table SQL_FEED, and the quarantine's table relay.item. What
 exists already stays as it is, except how long positions are kept. It needs the rights of the database's owner,
 unlike every other command. With several streams in relay.toml, it does so for each one that has an SQL outbox;
 each has a quarantine of its own.
---create-table also creates the event table, with the columns that docs/sql.md describes."""
+--create-table also creates the event table, with the columns that docs/sql.md describes.
+--sql prints the statements instead, and changes nothing: for the owner, who runs them with psql or sqlcmd -b. The
+login that prints them needs a right on the event table, to see it."""
 
 _NEXT = (
     "Write each event with an action: a string in the column action, or as the member action of data. One without "
@@ -45,16 +48,23 @@ def add_to(commands: Commands) -> None:
         action="store_true",
         help="PostgreSQL: commits wake readers, and writers pay for it",
     )
+    parser.add_argument(
+        "--sql", dest="as_script", action="store_true", help="print the statements instead of running them"
+    )
     parser.add_argument("--no-notify", action="store_true", help="readers poll (default)")
 
 
 async def run(arguments: argparse.Namespace, environment: Mapping[str, str], _: Terminal) -> Result:
+    backends = open_sql_backends(read_streams(environment))
+    options = {
+        "create_table": arguments.create_table,
+        "roles": not arguments.no_roles,
+        "notify": arguments.notify and not arguments.no_notify,
+    }
+    if arguments.as_script:
+        script = await backends[0].script_of(backends, keep=arguments.keep, **options)
+        return Result(ExitCode.OK, {"sql": script}, script.splitlines())
     done: list[str] = []
-    for backend in open_sql_backends(read_streams(environment)):
-        done += await backend.install(
-            keep=arguments.keep,
-            create_table=arguments.create_table,
-            roles=not arguments.no_roles,
-            notify=arguments.notify and not arguments.no_notify,
-        )
+    for backend in backends:
+        done += await backend.install(keep=arguments.keep, **options)
     return Result(ExitCode.OK, {"done": done}, [*done, _NEXT] if done else ["Everything is there already."])

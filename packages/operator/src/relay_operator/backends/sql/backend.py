@@ -47,6 +47,26 @@ class SqlOperatorBackend(SqlBackend):
             generations=self.settings.rules is not None,
         )
 
+    @classmethod
+    async def script_of(
+        cls,
+        backends: Sequence[SqlOperatorBackend],
+        *,
+        keep: str,
+        create_table: bool,
+        roles: bool,
+        notify: bool,
+    ) -> str:
+        """Return the statements that `install` of all these backends would run, as `script_of` describes."""
+        return await install.script_of(
+            [each._feed for each in backends],
+            keep=keep,
+            create_table=create_table,
+            roles=roles,
+            notify=notify,
+            generations=any(each.settings.rules is not None for each in backends),
+        )
+
     async def check(self) -> list[Finding]:
         return await check.check(self._feed)
 

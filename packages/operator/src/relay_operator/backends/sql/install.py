@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from changefeed import SetupError, install_async, set_keep_async, setup_feed_async
+from changefeed.script import AsyncRecorder, missing_migrations
 from changefeed.statements import AsyncSession, Statement, run_async
 from changefeed.tables import Tables
 from relay.backends.sql.database import FAILURES, connect
@@ -33,16 +36,56 @@ async def install_outbox(
         UsageError: The event table cannot have a feed.
         ServiceError: The database cannot be reached, or refuses.
     """
+    async with _session(feed) as session:
+        done = [f"applied {name} of changefeed" for name in await install_async(session)]
+        await install(session, feed.quarantine_table)
+        if generations:
+            await install_rules(session)
+        if create_table and await _create_table(session, feed.feed):
+            done.append(f"made the table {feed.feed}")
+        return done + await _set_up_feed(session, feed.feed, keep=keep, roles=roles, notify=notify)
+
+
+async def script_of(
+    feeds: Sequence[SqlFeed],
+    *,
+    keep: str,
+    create_table: bool,
+    roles: bool,
+    notify: bool,
+    generations: bool = False,
+) -> str:
+    """Return the statements that `install_outbox` would run for the feeds of one database. Changes nothing.
+
+    See `install_outbox` for the arguments and errors.
+    """
+    async with _session(feeds[0]) as session:
+        version, missing = await run_async(session, missing_migrations(session.dialect))
+        recorder = AsyncRecorder(session)
+        for feed in feeds:
+            table = feed.feed
+            await install(recorder, feed.quarantine_table)
+            if generations:
+                await install_rules(recorder)
+            if not (create_table and await _create_table(recorder, table)):
+                await _check_table(session, table)
+            if missing and version and await _has_feed(session, table):
+                recorder.recorded.append(f"-- Then run `install --sql` again: it looks at the feed of {table}.")
+            elif missing:
+                await setup_feed_async(recorder, table, notify=notify, roles=roles, keep=keep)
+            else:
+                await _set_up_feed(recorder, table, keep=keep, roles=roles, notify=notify)
+        # Several streams have the same event table.
+        return session.dialect.script(missing, list(dict.fromkeys(recorder.recorded)))
+
+
+@asynccontextmanager
+async def _session(feed: SqlFeed) -> AsyncIterator[AsyncSession]:
+    """Open a session of the owner. Raises UsageError and ServiceError as `install_outbox` does."""
     try:
         session = await connect(feed)
         try:
-            done = [f"applied {name} of changefeed" for name in await install_async(session)]
-            await install(session, feed.quarantine_table)
-            if generations:
-                await install_rules(session)
-            if create_table and await _create_table(session, feed.feed):
-                done.append(f"made the table {feed.feed}")
-            return done + await _set_up_feed(session, feed.feed, keep=keep, roles=roles, notify=notify)
+            yield session
         finally:
             await session.close()
     except (SetupError, ValueError) as error:
@@ -54,13 +97,13 @@ async def install_outbox(
 async def install(session: AsyncSession, table: str = QUARANTINE_TABLE) -> None:
     """Create the quarantine's table if it is missing. Raises ChangefeedError if the role may not."""
     for file in migrations(session.dialect.name):
-        await session.execute(Statement(in_table(file.read_text(encoding="utf-8"), table)))
+        await session.execute(Statement(in_table(file.read_text(encoding="utf-8"), table), administers=True))
 
 
 async def install_rules(session: AsyncSession) -> None:
     """Create the table of the rules' generations if it is missing. Raises ChangefeedError if the role may not."""
     for file in migrations(session.dialect.name, "rules"):
-        await session.execute(Statement(file.read_text(encoding="utf-8")))
+        await session.execute(Statement(file.read_text(encoding="utf-8"), administers=True))
 
 
 def migrations(dialect: str, table: str = "item") -> list[Path]:
@@ -75,7 +118,7 @@ async def _set_up_feed(session: AsyncSession, table: str, *, keep: str, roles: b
     if not found.rows:
         await setup_feed_async(session, table, notify=notify, roles=roles, keep=keep)
         return [f"set up the feed of {table}"]
-    if not await run_async(session, Tables(session.dialect, table).exist()):
+    if not await _exists(session, table):
         raise SetupError(
             f"{table} has a feed, but there is no such table. Create it again, with its primary key: what waits "
             "on the feed stays. Or correct SQL_FEED"
@@ -90,22 +133,36 @@ async def _set_up_feed(session: AsyncSession, table: str, *, keep: str, roles: b
     return done
 
 
+async def _has_feed(session: AsyncSession, table: str) -> bool:
+    found = Statement("select 1 from changefeed.outbox_feed where table_name = ?", (table,))
+    return bool((await session.execute(found)).rows)
+
+
+async def _exists(session: AsyncSession, table: str) -> bool:
+    return await run_async(session, Tables(session.dialect, table).exist())
+
+
+async def _check_table(session: AsyncSession, table: str) -> None:
+    """Raise SetupError if there is no such event table, or the login may not see it."""
+    if not await _exists(session, table):
+        raise SetupError(
+            f"there is no table {table}, or this login has no right on it. Create it, correct SQL_FEED, or add "
+            "--create-table"
+        )
+
+
 async def _create_table(session: AsyncSession, table: str) -> bool:
     """Make the event table and its schema; returns False if the table exists."""
-    schema, _, name = table.partition(".")
-    found = await session.execute(
-        Statement(
-            "select 1 from information_schema.tables where table_schema = ? and table_name = ?", (schema, name)
-        )
-    )
-    if found.rows:
+    if await _exists(session, table):
         return False
+    schema, _, name = table.partition(".")
     quoted = session.dialect.quoted
     known = await session.execute(
         Statement("select 1 from information_schema.schemata where schema_name = ?", (schema,))
     )
     if not known.rows:
-        await session.execute(Statement(f"create schema {quoted(schema)}"))
+        await session.execute(Statement(f"create schema {quoted(schema)}", administers=True))
     text = (_TABLES / f"{session.dialect.name}.sql").read_text(encoding="utf-8")
-    await session.execute(Statement(text.replace("{table}", f"{quoted(schema)}.{quoted(name)}")))
+    table_text = text.replace("{table}", f"{quoted(schema)}.{quoted(name)}")
+    await session.execute(Statement(table_text, administers=True))
     return True
