@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -123,6 +124,44 @@ async def test_what_stands_in_the_way_is_named(postgres_database: str) -> None:
     assert "there is no table outbox.domain_event" in without_table.err
     assert "SQL is not set" in without_sql.err
     assert "cannot be reached" in without_server.err
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (
+            "layout = 'debezium'\nfields.id = '/event_id'",
+            "its id at /event_id, its key at /aggregateid, its data at /payload, and its action at /type, a "
+            "string. One without goes to quarantine (not-mapped).",
+        ),
+        (
+            "fields.data = '/payload/data'",
+            "its id at /id, its key at /partition_key, its data at /payload/data, and its action at /action or "
+            "/payload/data/action, a string. One without goes to quarantine (not-mapped).",
+        ),
+        (
+            "properties.p = '/data/p'",
+            "an action: a string in the column action, or as the member action of data. One without goes to "
+            "quarantine (not-mapped).",
+        ),
+        (
+            "",
+            "an action: a string in the column action, or as the member action of data. One without goes to "
+            "quarantine (action-not-string).",
+        ),
+    ],
+)
+async def test_the_parts_that_an_event_has_to_have_are_those_of_relay_toml(
+    postgres_database: str, tmp_path: Path, text: str, says: str
+) -> None:
+    routes = "[destinations.audit]\nqueue = 'audit'\n[[routes]]\nto = ['default', 'audit']"
+    (file := tmp_path / "relay.toml").write_text(f"{text}\n[outboxes.default]\nfeed = 'shop.Event'\n{routes}")
+    settings = {"SQL": postgres_database, "RELAY_FILE": str(file)}
+
+    made = await install("--create-table", **settings)
+
+    advice = [line for line in made.out.splitlines() if line.startswith("Write each event")]
+    assert advice == [f"Write each event of shop.Event with {says}"]
 
 
 @pytest.fixture

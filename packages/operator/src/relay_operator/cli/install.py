@@ -25,11 +25,6 @@ each has a quarantine of its own.
 --sql prints the statements instead, and changes nothing: for the owner, who runs them with psql or sqlcmd -b. The
 login that prints them needs a right on the event table, to see it."""
 
-_NEXT = (
-    "Write each event with an action: a string in the column action, or as the member action of data. One without "
-    "goes to quarantine (action-not-string)."
-)
-
 
 def add_to(commands: Commands) -> None:
     parser = commands.add("install", "create what the relay needs in an SQL database", EXAMPLES, run)
@@ -67,4 +62,6 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str], _: 
     done: list[str] = []
     for backend in backends:
         done += await backend.install(keep=arguments.keep, **options)
-    return Result(ExitCode.OK, {"done": done}, [*done, _NEXT] if done else ["Everything is there already."])
+    # Several streams have the same event table.
+    advice = dict.fromkeys(each.advice for each in backends)
+    return Result(ExitCode.OK, {"done": done}, [*done, *advice] if done else ["Everything is there already."])

@@ -47,6 +47,11 @@ class SqlOperatorBackend(SqlBackend):
             generations=self.settings.rules is not None,
         )
 
+    @property
+    def advice(self) -> str:
+        """The parts that each event has to have, for whoever has installed the feed."""
+        return install.advice_for(self._feed)
+
     @classmethod
     async def script_of(
         cls,

@@ -14,6 +14,7 @@ from relay.backends.sql.database import FAILURES, connect
 from relay.backends.sql.quarantine import in_table
 from relay.config.settings import QUARANTINE_TABLE, SqlFeed
 from relay.core.errors import ServiceError, UsageError, first_line
+from relay.core.events import Reason
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _TABLES = Path(__file__).parent / "tables"
@@ -77,6 +78,18 @@ async def script_of(
                 await _set_up_feed(recorder, table, keep=keep, roles=roles, notify=notify)
         # Several streams have the same event table.
         return session.dialect.script(missing, list(dict.fromkeys(recorder.recorded)))
+
+
+def advice_for(feed: SqlFeed) -> str:
+    """Return a sentence with the parts that each event has to have, and the reason under which others are kept."""
+    fields = feed.selection.fields
+    reason = Reason.NOT_MAPPED if fields.is_mapped else Reason.ACTION_NOT_STRING
+    parts = "an action: a string in the column action, or as the member action of data"
+    if fields.names_fields:
+        places = {name: " or ".join(map(str, fields.of_columns(name))) for name in ("id", "key", "data", "action")}
+        listed = [f"its {name} at {place}" for name, place in places.items()]
+        parts = f"{', '.join(listed[:-1])}, and {listed[-1]}, a string"
+    return f"Write each event of {feed.feed} with {parts}. One without goes to quarantine ({reason})."
 
 
 @asynccontextmanager
