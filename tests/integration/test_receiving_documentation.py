@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import shlex
 import signal
 import sqlite3
 import subprocess
@@ -17,14 +18,16 @@ from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import pytest
+from azure.servicebus import ServiceBusReceivedMessage, ServiceBusSubQueue
 from proton import Message
 
+import inbox
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.parsing import parse
 from outbox_emulators.servicebus.server import ServiceBusServer
 from tests.integration.conftest import ROOT
 from tests.support.dead_letters import Topic
-from tests.support.inbox import broker
+from tests.support.pages import blocks
 from tests.support.watchdog import WATCHDOG_S
 
 pytestmark = pytest.mark.slow
@@ -33,13 +36,22 @@ _PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
 _ADDRESS = re.compile(r"ADDRESS = \(.*?\n\)\n", re.DOTALL)
 
 
+def build(package: str, folder: Path) -> Path:
+    """Build the wheel of a folder of `packages`; returns its path."""
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(command, cwd=ROOT / "packages" / package, check=True, capture_output=True, timeout=WATCHDOG_S)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    subprocess.run(build, cwd=ROOT / "packages" / "inbox", check=True, capture_output=True, timeout=WATCHDOG_S)
-    (built,) = folder.glob("servicebus_inbox-*.whl")
-    return built
+    return build("inbox", tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def emulators(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build("emulators", tmp_path_factory.mktemp("emulators"))
 
 
 def lent(folder: Path) -> list[tuple[str, int]]:
@@ -126,15 +138,28 @@ async def test_the_consumer_of_the_page_handles_dead_letters(
     assert lent(tmp_path) == [("Frankenstein", 1)]
 
 
-async def test_the_example_of_the_readme_receives(wheel: Path, tmp_path: Path) -> None:
-    async with broker(tmp_path) as servicebus:
-        servicebus.send(event("bad", "k", "Placed"), event("good", "k", "Placed", total=42))
-        text, replaced = _ADDRESS.subn(
-            f"ADDRESS = {servicebus.connection_string!r}\n", block("packages/inbox/README.md")
-        )
+async def test_the_example_of_the_readme_receives(wheel: Path, emulators: Path, tmp_path: Path) -> None:
+    """Start the broker as the README does, and run its program; only the ports differ."""
+    readme = ROOT / "packages" / "inbox" / "README.md"
+    [command] = [each.text for each in blocks(readme) if each.text.startswith("outbox-emulators")]
+    _, *words = shlex.split(command)
+    script = "from outbox_emulators.__main__ import main\nmain()"
+    folder = tmp_path / "broker"
+    async with running(emulators, folder, script, *words, "--port", "0", "--admin-port", "0") as servicebus:
+        address = json.loads((await line(servicebus)).removeprefix("READY "))["connection_string"]
+        text, replaced = _ADDRESS.subn(f"ADDRESS = {address!r}\n", block("packages/inbox/README.md"))
         assert replaced == 1
         async with running(wheel, tmp_path, text) as consumer:
-            assert await line(consumer) == "placed good"
-            (dead,) = await servicebus.dead_letters()
+            assert await line(consumer) == "placed order-2"
+            [dead] = await dead_letters(address, "orders")
 
-    assert dead.dead_letter_reason == "invalid-order"
+    assert (dead.message_id, dead.dead_letter_reason) == ("order-1", "invalid-order")
+
+
+async def dead_letters(address: str, queue: str) -> list[ServiceBusReceivedMessage]:
+    """Return what is in a queue's dead-letter queue, up to 100 messages."""
+    async with (
+        inbox.connect(address) as client,
+        client.get_queue_receiver(queue, sub_queue=ServiceBusSubQueue.DEAD_LETTER) as receiver,
+    ):
+        return await receiver.peek_messages(max_message_count=100)

@@ -18,6 +18,7 @@ from azure.servicebus.exceptions import ServiceBusError
 from outbox_emulators.servicebus.command import add_arguments, run
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_emulators.servicebus.shorthand import entities_of_names
 from tests.support.watchdog import WATCHDOG_S
 
 ENTITIES = Path(__file__).resolve().parents[4] / "infra" / "emulators" / "Config.json"
@@ -110,6 +111,41 @@ async def test_a_certificate_is_made_with_tls_only(options: list[str], capsys: p
 
     assert await run(parser.parse_args(options)) == 1
     assert "add --tls" in capsys.readouterr().err
+
+
+def test_options_name_queues_and_subscriptions_with_and_without_sessions() -> None:
+    entities = entities_of_names(
+        ["jobs"], ["orders/all", "orders/mail"], ["carts", "orders/lent", "loans/all", "loans/mail"]
+    )
+
+    assert {each.name: each.receiving.requires_session for each in entities.queues} == {
+        "jobs": False,
+        "carts": True,
+    }
+    assert {
+        topic.name: {each.name: each.receiving.requires_session for each in topic.subscriptions}
+        for topic in entities.topics
+    } == {"orders": {"all": False, "mail": False, "lent": True}, "loans": {"all": True, "mail": True}}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--queue", "a", "--sessions", "a"], "'a' is given with --sessions and without: give it once"),
+        (["--topic", "a/b", "--sessions", "a/b"], "'a/b' is given with --sessions and without"),
+        (["--topic", "a", "--sessions", "A"], "has 'a' more than once"),
+        (["--sessions", "a/"], "'a/' is neither the name of a queue nor NAME/SUBSCRIPTION"),
+        (["--sessions", "a", "--entities", "Config.json"], "give --entities, or --queue, --topic and --sessions"),
+    ],
+)
+async def test_entities_that_contradict_are_named(
+    options: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+
+    assert await run(parser.parse_args([*options, "--port", "0", "--admin-port", "0"])) == 1
+    assert words in capsys.readouterr().err
 
 
 async def test_a_port_that_is_taken_is_an_error_and_leaves_nothing_open(entities: Entities) -> None:

@@ -16,7 +16,7 @@ from outbox_emulators.servicebus.entities import Entities, EntitiesError
 from outbox_emulators.servicebus.entity_types import DAY_MS
 from outbox_emulators.servicebus.listeners import Tls
 from outbox_emulators.servicebus.server import ServiceBusServer
-from outbox_emulators.servicebus.shorthand import entities_of
+from outbox_emulators.servicebus.shorthand import entities_of_names
 
 # https://learn.microsoft.com/azure/service-bus-messaging/duplicate-detection
 _MIN_WINDOW_MS = 20_000
@@ -74,6 +74,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="NAME[/SUBSCRIPTION]",
         help="a topic, or a topic and a subscription of it, without a file; may be repeated",
+    )
+    parser.add_argument(
+        "--sessions",
+        action="append",
+        default=[],
+        metavar="NAME[/SUBSCRIPTION]",
+        help="a queue, or a subscription of a topic, that requires sessions, without a file; may be repeated",
     )
     parser.add_argument(
         "--tier", choices=("standard", "premium"), default="standard", help="tier whose limits apply"
@@ -164,9 +171,9 @@ async def run(arguments: argparse.Namespace) -> int:
 
 def _entities(arguments: argparse.Namespace) -> Entities:
     if arguments.entities is None:
-        entities = entities_of(arguments.queue, arguments.topic)
-    elif arguments.queue or arguments.topic:
-        raise EntitiesError(["give --entities, or --queue and --topic, not both"])
+        entities = entities_of_names(arguments.queue, arguments.topic, arguments.sessions)
+    elif arguments.queue or arguments.topic or arguments.sessions:
+        raise EntitiesError(["give --entities, or --queue, --topic and --sessions, not both"])
     else:
         entities = Entities.from_file(arguments.entities)
     for name in arguments.partitioned:

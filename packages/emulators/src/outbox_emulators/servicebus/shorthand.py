@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from outbox_emulators.servicebus.entities import Entities
+from outbox_emulators.servicebus.entities import Entities, EntitiesError
 
 Properties = Mapping[str, Any]
 _SUBSCRIPTIONS = "Subscriptions"
+_SESSIONS: Properties = {"RequiresSession": True}
 
 
 def entities_of(
@@ -31,6 +32,28 @@ def entities_of(
         "Topics": [_topic(name, properties) for name, properties in _topics(topics).items()],
     }
     return Entities.from_document({"UserConfig": {"Namespaces": [described]}})
+
+
+def entities_of_names(queues: Iterable[str], topics: Iterable[str], sessions: Iterable[str]) -> Entities:
+    """Return the entities that options name. Raises EntitiesError naming each wrong one.
+
+    Args:
+        queues: Names of queues without sessions.
+        topics: `NAME`, or `NAME/SUBSCRIPTION` for each subscription without sessions.
+        sessions: `NAME` of a queue, or `NAME/SUBSCRIPTION`, that requires sessions.
+    """
+    found_queues: dict[str, Properties] = {name: {} for name in queues}
+    found_topics: dict[str, dict[str, Properties]] = {
+        name: dict(_by_name(each[_SUBSCRIPTIONS])) for name, each in _topics(topics).items()
+    }
+    for text in sessions:
+        name, separator, subscription = text.partition("/")
+        if separator and not (name and subscription):
+            raise EntitiesError([f"'{text}' is neither the name of a queue nor NAME/SUBSCRIPTION"])
+        entities = found_topics.setdefault(name, {}) if separator else found_queues
+        if entities.setdefault(subscription if separator else name, _SESSIONS) is not _SESSIONS:
+            raise EntitiesError([f"'{text}' is given with --sessions and without: give it once"])
+    return entities_of(found_queues, {name: {_SUBSCRIPTIONS: each} for name, each in found_topics.items()})
 
 
 def _topics(topics: Iterable[str] | Mapping[str, Properties]) -> Mapping[str, Properties]:
