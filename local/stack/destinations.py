@@ -16,14 +16,17 @@ from typing import Any
 from azure.cosmos import PartitionKey
 
 from local.stack.options import StackOptions
-from local.stack.parts import DUPLICATE_WINDOW, ENTITIES
+from local.stack.parts import ENTITIES
 from outbox_emulators import jsonc
 from relay.config.clients import cosmos_client
 from relay.config.settings import SERVICEBUS, Settings
 from relay.config.streams import read_file
 from relay.routes.file import Destination
 
-_TIME_TO_LIVE = "PT1H"
+# As in Azure. In the project's file both are the official emulator's longest, which are shorter.
+_DUPLICATE_WINDOW = "PT10M"
+_TIME_TO_LIVE = "P1D"
+
 _RECEIVING = {
     "DeadLetteringOnMessageExpiration": True,
     "DefaultMessageTimeToLive": _TIME_TO_LIVE,
@@ -33,27 +36,39 @@ _RECEIVING = {
 }
 
 
-def namespaces(options: StackOptions) -> dict[str, Path | None]:
-    """Return, by setting, the entities of each namespace.
+def namespaces(options: StackOptions) -> dict[str, Path]:
+    """Return, by setting, the file of each namespace's entities, in the format of the emulators' Config.json.
 
-    Each is in the format of the official emulator's Config.json.
-
-    That of SERVICEBUS is None if it needs no more than the options or the project have. Raises SettingsError.
+    The file of SERVICEBUS is the one of the options if the relay.toml of the app needs no more than that has.
+    Without one, it has the project's entities, as they are provisioned in Azure. Raises SettingsError.
     """
     _, found = read_file({**os.environ, **options.settings}, options.app)
     named = sorted((each for each in found.destinations.values() if each.entity), key=attrgetter("connection"))
     needed = {connection: list(each) for connection, each in groupby(named, key=attrgetter("connection"))}
     main = needed.pop(SERVICEBUS, [])
-    made: dict[str, Path | None] = {SERVICEBUS: None}
-    if main:
-        document = jsonc.read(options.entities or ENTITIES)
-        if options.entities is None:
-            for topic in document["UserConfig"]["Namespaces"][0]["Topics"]:
-                topic["Properties"]["DuplicateDetectionHistoryTimeWindow"] = DUPLICATE_WINDOW
-        made[SERVICEBUS] = _written(options, SERVICEBUS, with_destinations(document, main))
+    if options.entities is not None and not main:
+        made = {SERVICEBUS: options.entities}
+    else:
+        given = options.entities
+        document = jsonc.read(ENTITIES if given is None else given)
+        document = as_in_azure(document) if given is None else document
+        made = {SERVICEBUS: _written(options, SERVICEBUS, with_destinations(document, main))}
     for connection, destinations in needed.items():
         made[connection] = _written(options, connection, with_destinations(_empty(connection), destinations))
     return made
+
+
+def as_in_azure(document: dict[str, Any]) -> dict[str, Any]:
+    """Give the topics of the project's Config.json what the official emulator lacks and `relay check` asks for."""
+    for topic in document["UserConfig"]["Namespaces"][0]["Topics"]:
+        topic["Properties"] |= {
+            "DefaultMessageTimeToLive": _TIME_TO_LIVE,
+            "DuplicateDetectionHistoryTimeWindow": _DUPLICATE_WINDOW,
+            "EnablePartitioning": True,
+        }
+        for subscription in topic["Subscriptions"]:
+            subscription["Properties"]["DefaultMessageTimeToLive"] = _TIME_TO_LIVE
+    return document
 
 
 def with_destinations(document: dict[str, Any], destinations: Iterable[Destination]) -> dict[str, Any]:
@@ -63,10 +78,11 @@ def with_destinations(document: dict[str, Any], destinations: Iterable[Destinati
     for each in destinations:
         if each.entity in {known["Name"] for known in (*queues, *topics)}:
             continue
-        window = DUPLICATE_WINDOW if each.duplicate_window_s is None else f"PT{each.duplicate_window_s}S"
+        window = _DUPLICATE_WINDOW if each.duplicate_window_s is None else f"PT{each.duplicate_window_s}S"
         sending = {
             "DefaultMessageTimeToLive": _TIME_TO_LIVE,
             "DuplicateDetectionHistoryTimeWindow": window,
+            "EnablePartitioning": True,
             "RequiresDuplicateDetection": True,
         }
         if each.is_queue:

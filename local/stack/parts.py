@@ -27,9 +27,6 @@ ROOT = Path(__file__).resolve().parents[2]
 # The project's queues and topics, in the official emulator's format.
 ENTITIES = ROOT / "infra" / "emulators" / "Config.json"
 
-# As in Azure. In that file it is the official emulator's longest, which is shorter.
-DUPLICATE_WINDOW = "PT10M"
-
 _LOG_LINES = 12
 _POLL_EVERY_S = 0.1
 _CHUNK = 65536

@@ -15,7 +15,7 @@ import aiohttp
 from local.stack import destinations, outboxes
 from local.stack.environment import Source, blob_settings, servicebus_settings
 from local.stack.options import StackOptions
-from local.stack.parts import DUPLICATE_WINDOW, ENTITIES, Part, PartFailed, emulator
+from local.stack.parts import Part, PartFailed, emulator
 from local.stack.upkeep import Upkeep
 from outbox_emulators.functions.status import UNABLE
 from relay.config.settings import SERVICEBUS, Settings
@@ -119,12 +119,10 @@ class Stack:
     async def _start_servicebus(self) -> None:
         options = self._options
         needed = destinations.namespaces(options)
-        entities = needed.pop(SERVICEBUS) or options.entities
         self.servicebus = await emulator(
             "servicebus",
             *("--port", str(options.servicebus_port), "--admin-port", str(options.servicebus_admin_port)),
-            *(() if entities else ("--duplicate-window", DUPLICATE_WINDOW)),
-            *("--entities", str(entities or ENTITIES)),
+            *("--entities", str(needed.pop(SERVICEBUS))),
             *(*options.edge_options, *options.servicebus_options, *options.record_options("servicebus")),
             log=options.logs / "servicebus.log",
             loses=_MESSAGES,
