@@ -31,11 +31,24 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
         """Parse the known arguments, and report a leftover option as an error of the command that has it."""
         parsed, unknown = super().parse_known_args(args, namespace)
+        if unknown and not any(each.startswith("-") for each in unknown):
+            unknown = self._take_later_words(parsed, unknown)
         if unknown:
             options = [each.partition("=")[0] for each in unknown if each.startswith("--")]
             hint = _suggestion(options, self._option_string_actions)
             self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
         return parsed, unknown
+
+    def _take_later_words(self, parsed: Any, words: list[str]) -> list[str]:
+        """Add words that follow an option to the argument that takes any number; return those that none takes.
+
+        Argparse ends such an argument at the first option behind it.
+        """
+        for action in self._get_positional_actions():
+            if action.nargs == argparse.ZERO_OR_MORE and action.type is None and action.choices is None:
+                setattr(parsed, action.dest, [*(getattr(parsed, action.dest) or ()), *words])
+                return []
+        return words
 
     def error(self, message: str) -> NoReturn:
         """Report a usage error as argparse does, and suggest the choice that was probably meant."""
@@ -43,7 +56,8 @@ class Parser(argparse.ArgumentParser):
         if found is not None:
             choices = (str(choice) for action in self._actions for choice in action.choices or ())
             message += _suggestion([found[2]], choices)
-        super().error(message)
+        self.print_usage(sys.stderr)
+        self.exit(2, f"{as_typed(self.prog)}: error: {message}\n")
 
     def format_help(self) -> str:
         """Return argparse's help, with commands as they are typed in this environment."""

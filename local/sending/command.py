@@ -24,7 +24,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("key", metavar="KEY", help="partition key: its events stay in order")
     parser.add_argument("action", metavar="ACTION", help="what happened, such as ContactRenamed")
     parser.add_argument(
-        "fields", metavar="NAME=VALUE", nargs="*", help="a field of the data; NAME:=JSON for other than a string"
+        "fields",
+        metavar="NAME=VALUE",
+        nargs="*",
+        default=[],
+        help="a field of the data; NAME:=JSON for other than a string",
     )
     parser.add_argument(
         "--data",

@@ -57,8 +57,12 @@ class Change:
             f"{at:<12}  {self.partition_key}{number}  {self.action or '-'}  {words}{where}{why}{after}  {self.id}"
         )
 
-    def as_json(self) -> str:
-        """Return the same as one JSON object, with the time in RFC 3339 and the latency in milliseconds."""
+    def as_json(self, *, earlier: bool = False) -> str:
+        """Return the same as one JSON object, with the time in RFC 3339 and the latency in milliseconds.
+
+        Args:
+            earlier: Whether it happened before anybody watched.
+        """
         at = None if self.at is None else datetime.fromtimestamp(self.at, UTC).isoformat(timespec="milliseconds")
         return as_json(
             {
@@ -71,6 +75,7 @@ class Change:
                 "reason": self.reason,
                 "at": at,
                 "latencyMs": None if self.after_s is None else round(self.after_s * 1000, 1),
+                "earlier": earlier,
             }
         )
 

@@ -101,6 +101,7 @@ async def test_an_event_of_your_own_is_followed_to_its_subscription(shell: Shell
         identifier = sent.out.strip()
         assert "Committed ContactRenamed as number 1 of contact-1." in sent.err
         assert f"{url}key?key=contact-1" in sent.err
+        assert (await shell.local("watch", "--count", "1", "--timeout", "30")).err == "So far:\n"
         watched = await shell.local("watch", "--count", "1", "--json", "--timeout", "30")
         changes = [json.loads(line) for line in watched.out.splitlines()]
         assert [(each["what"], each["id"]) for each in changes] == [
@@ -114,6 +115,7 @@ async def test_an_event_of_your_own_is_followed_to_its_subscription(shell: Shell
         lines = (await shell.local("watch", "--count", "3", "--timeout", "30")).out.splitlines()
         accepted = [line.split()[-1] for line in lines if " accepted" in line]
         assert accepted == [identifier, *more]
+        await assert_a_key_is_found_behind_the_latest_events(shell, identifier)
         assert (
             "There is an event"
             in (await shell.local("send", "contact-1", "Again", "--id", identifier, code=1)).err
@@ -135,15 +137,29 @@ async def test_an_event_of_your_own_is_followed_to_its_subscription(shell: Shell
     assert f"Start one with `{python()} -m local up --detach" in (await shell.local("send", "k", "A", code=2)).err
 
 
+async def assert_a_key_is_found_behind_the_latest_events(shell: Shell, identifier: str) -> None:
+    """The stream of all keys begins with the latest fifty."""
+    await shell.local("send", "contact-2", "ContactRenamed", "--count", "51", "name=Jane")
+    words = ("watch", "--key", "contact-1", "--json", "--timeout")
+
+    found = [json.loads(line) for line in (await shell.local(*words, "30", "--count", "3")).out.splitlines()]
+    ended = await shell.local(*words, "1", "--count", "4", code=1)
+
+    assert {each["partitionKey"] for each in found} == {"contact-1"}
+    assert found[0]["id"] == identifier
+    assert ended.err.startswith("After 1 s the relay is done with ")
+    assert " of contact-1, not yet with 4. `" in ended.err
+
+
 async def assert_nothing_is_said_if_nobody_reads(shell: Shell) -> None:
-    """Check that a closed output stops a command silently, as `watch | head` does, but right away."""
+    """Check that a closed output stops a command without an error, as `watch | head` does, but right away."""
     reading, writing = os.pipe()
     os.close(reading)
     try:
         watched = await shell.local("watch", "--timeout", "30", code=OUTPUT_CLOSED, stdout=writing)
     finally:
         os.close(writing)
-    assert watched.err == ""
+    assert watched.err == "So far:\n"
 
 
 async def assert_other_keys_and_data_are_taken(shell: Shell) -> None:

@@ -20,12 +20,14 @@ import pytest
 
 import changefeed.cli
 import local.__main__
+import local.sending.command
 import outbox_emulators.__main__
 import relay_operator.cli.main
 from local.sending.command import _next
 from local.stack import lock
 from local.stack.command import _addresses
 from local.stack.settings import NoStackError, of_running
+from local.watching.command import _next as _check
 from outbox_emulators import command_line, shell, testing
 from relay.backends.findings import Finding
 from relay_operator.cli.check import _line
@@ -89,6 +91,40 @@ def test_a_typo_gets_the_word_that_was_meant(
     program: str, words: str, meant: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert usage_error(program, words, capsys).endswith(f". Did you mean {meant}?")
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_the_error_names_the_program_as_the_usage_does(program: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        PROGRAMS[program](["xyzzy"])
+
+    usage, *_, error = capsys.readouterr().err.splitlines()
+    name, found, _ = error.partition(": error: ")
+    assert found
+    assert usage.startswith(f"usage: {name} ")
+
+
+def test_a_missing_argument_is_named_and_no_optional_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert usage_error("local", "send k", capsys).endswith(": the following arguments are required: ACTION")
+    assert usage_error("local", "send", capsys).endswith("required: KEY, ACTION")
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["k A x=1 y=2 --count 3", "k A --count 3 x=1 y=2", "k A x=1 --count 3 y=2", "--count 3 k A x=1 y=2"],
+)
+def test_fields_may_follow_an_option(words: str) -> None:
+    parser = command_line.Parser(prog="send")
+    local.sending.command.add_arguments(parser)
+
+    found = parser.parse_args(shlex.split(words))
+
+    assert (found.key, found.action, found.fields, found.count) == ("k", "A", ["x=1", "y=2"], 3)
+
+
+def test_a_typo_behind_fields_is_no_field(capsys: pytest.CaptureFixture[str]) -> None:
+    assert usage_error("local", "send k A --count 3 x=1 --tpye a", capsys).endswith(". Did you mean --type?")
+    assert usage_error("local", "status now", capsys).endswith("unrecognized arguments: now")
 
 
 @pytest.mark.parametrize("words", ["xyzzy", "check --yes", "check -x"])
@@ -259,13 +295,16 @@ def hints(tmp_path: Path) -> Iterator[str]:
     yield refusal(tmp_path / "empty.env")
     sent = Namespace(action="A", key="k", count=1, env_file=ENV_FILE)
     yield _next(sent, 1, {"LOCAL_STACK_READY": "http://127.0.0.1:1/ready"})
+    yield _check(ENV_FILE)
     stack = SimpleNamespace(source="cosmos", settings={"COSMOS": "", "SERVICEBUS": ""}, hosts=[], blobs=None)
     yield "\n".join(_addresses(stack, "", "", ENV_FILE))  # type: ignore[arg-type]
 
 
 def pasted(text: str) -> list[list[str]]:
     """The words that a shell makes of each command in a text."""
-    lines = re.findall(r"(?:^|[`\s])((?:\S*python|'[^']*python') -m local [^`\n]*?)(?=`|$)", text, re.MULTILINE)
+    lines = re.findall(
+        r"(?:^|[`\s])((?:\S*python|'[^']*python') -m (?:local|relay) [^`\n]*?)(?=`|$)", text, re.MULTILINE
+    )
     lines += re.findall(r"source .*", text)
     return [shlex.split(line) for line in lines]
 
@@ -277,14 +316,14 @@ def test_the_commands_that_the_stack_prints_are_taken_as_they_are_meant(
 
     commands = [command for hint in hints(tmp_path) for command in pasted(hint)]
 
-    assert [command[0] for command in commands].count("my venv/bin/python") == 6
+    assert [command[0] for command in commands].count("my venv/bin/python") == 7
     assert ["source", str(ENV_FILE)] in commands
     for python, *words in commands:
         if python == "source":
             continue
-        assert words[:2] == ["-m", "local"]
+        assert words[0] == "-m"
         with pytest.raises(SystemExit) as ended:
-            local.__main__.main([*words[2:], "--help"])
+            PROGRAMS[words[1]]([*words[2:], "--help"])
         assert ended.value.code == 0, words
         if "--env-file" in words:
             given = words[words.index("--env-file") + 1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 from local.sending.event import Event, WordError, parse_fields
 from local.watching.changes import Change, Changes, staleness
+from local.watching.command import Watching
 from outbox import InvalidDocument
 from relay_operator.console import formatting
 from relay_operator.console.model import Flow, Snapshot, Stage, Tracked
@@ -142,6 +144,55 @@ def test_a_dead_letter_is_told_with_subscription_and_reason() -> None:
     words = "dead-lettered at subscription all: MaxDeliveryCountExceeded, after 3.0 s"
     assert words in change.as_line()
     assert '"what": "dead-lettered", "subscription": "all"' in change.as_json()
+
+
+def of_key(key: str, **more: Any) -> dict[str, Any]:
+    return {**tracked("published", **more), "id": f"event of {key}", "event": {**EVENT, "partition_key": key}}
+
+
+async def stream(*messages: tuple[str, Any]) -> AsyncIterator[tuple[str, Any]]:
+    for each in messages:
+        yield each
+
+
+async def test_watch_says_which_lines_are_old(capsys: pytest.CaptureFixture[str]) -> None:
+    old, new = of_key("old"), of_key("new")
+
+    await Watching(None, 2, as_json=False).follow(stream(("", old), ("now", {}), ("", new), ("", of_key("never"))))
+    lines = capsys.readouterr()
+    await Watching(None, 2, as_json=True).follow(stream(("", old), ("now", {}), ("", new)))
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+    assert lines.err == "So far:\nFrom now on:\n"
+    assert [line.split()[1] for line in lines.out.splitlines()] == ["old", "old", "new", "new"]
+    assert [(each["partitionKey"], each["earlier"]) for each in found] == [
+        ("old", True),
+        ("old", True),
+        ("new", False),
+        ("new", False),
+    ]
+
+
+async def test_without_old_lines_watch_begins_with_now(capsys: pytest.CaptureFixture[str]) -> None:
+    await Watching(None, 1, as_json=False).follow(stream(("now", {}), ("", of_key("new"))))
+
+    assert capsys.readouterr().err == "From now on:\n"
+
+
+@pytest.mark.parametrize(
+    ("key", "count", "text"),
+    [
+        (None, None, "After 3 s the relay is done with 1 event."),
+        ("k", 2, "After 3 s the relay is done with 1 event of k, not yet with 2."),
+    ],
+)
+async def test_watch_says_how_far_the_relay_is_when_its_time_is_up(
+    key: str | None, count: int | None, text: str
+) -> None:
+    watching = Watching(key, count, as_json=True)
+    await watching.follow(stream(("", of_key("k")), ("", {**of_key("k"), "id": "waits", "stage": "committed"})))
+
+    assert watching.progress(3.0) == text
 
 
 @pytest.mark.parametrize(

@@ -159,6 +159,9 @@ async def test_events_are_streamed_from_when_they_are_among_those_chosen(
     event = committed(1, action="ContactMerged")
     await view.set(recent=[tracked(event, Stage.COMMITTED), tracked(committed(2))])
     async with asyncio.timeout(WATCHDOG_S), client.get("/events.json?stage=quarantined") as response:
+        while await response.content.readline() != b"event: now\n":
+            pass
+        await response.content.readline()
         await view.set(recent=[tracked(event, Stage.QUARANTINED), tracked(committed(2))])
         while not (line := await response.content.readline()).startswith(b"data: "):
             pass

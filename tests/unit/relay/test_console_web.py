@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import aiohttp
@@ -142,6 +143,7 @@ async def test_events_are_streamed_as_json_whenever_they_are_further(client: Cli
     async with asyncio.timeout(WATCHDOG_S), client.get("/events.json") as response:
         stream = messages(response)
         seen = [json.loads((await anext(stream))[1])]
+        assert await anext(stream) == ("now", "{}")
         for state in (tracked(event), tracked(event, deliveries=[delivered(event)])):
             await view.set(recent=[state, tracked(committed(2))])
             seen.append(json.loads((await anext(stream))[1]))
@@ -154,6 +156,41 @@ async def test_events_are_streamed_as_json_whenever_they_are_further(client: Cli
         ("2", "published", 0),
         ("1", "published", 1),
     ]
+
+
+async def test_the_events_of_a_key_are_streamed_even_if_others_came_later(
+    client: Client, view: InMemoryView
+) -> None:
+    """None of the recent events is one of the key's."""
+    assert {each.event.partition_key for each in view.latest.recent if each.event} & {"contact-1"} == set()
+    whole = view.timelines["contact-1"]
+    async with asyncio.timeout(WATCHDOG_S), client.get("/events.json?key=contact-1") as response:
+        stream = messages(response)
+        past = [found async for found in _until(stream, "now")]
+        last = whole.events[-1]
+        view.timelines["contact-1"] = replace(
+            whole, events=[*whole.events[:-1], replace(last, stage=Stage.PUBLISHED)]
+        )
+        await view.count(committed=1)
+        event, data = await anext(stream)
+
+    assert [json.loads(each)["event"]["sequence"] for _, each in past[:-1]] == [1, 2, 5, 6, 7, 8]
+    assert event is None
+    assert (json.loads(data)["id"], json.loads(data)["stage"]) == (last.id, "published")
+
+
+async def test_events_of_a_key_that_cannot_be_read_are_not_past(client: Client, view: InMemoryView) -> None:
+    view.fails = True
+    async with asyncio.timeout(WATCHDOG_S), client.get("/events.json?key=contact-1") as response:
+        stream = messages(response)
+        _, away = await anext(stream)
+        view.fails = False
+        await view.count(committed=1)
+        found = [each async for each in _until(stream, "now")]
+
+    assert (json.loads(away)["stale"], json.loads(away)["problems"][0]["what"]) == (True, "The outbox")
+    assert json.loads(found[0][1])["stale"] is False
+    assert [event for event, _ in found] == ["known", *([None] * 6), "now"]
 
 
 def test_a_text_cannot_begin_a_message_of_its_own() -> None:

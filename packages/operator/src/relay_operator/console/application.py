@@ -24,6 +24,7 @@ from relay_operator.console.stream import (
     CURRENT_WITHIN_S,
     Streams,
     encoded,
+    events_of_key,
     overview_changes,
     page_changes,
     recent_events,
@@ -195,7 +196,15 @@ class _Console:
         return _json(encoded(await self._timeline(partition_key, int(limit))))
 
     async def events(self, request: web.Request) -> web.StreamResponse:
-        return await self.streams.serve(request, recent_events(self.view, _query_of(request).events))
+        partition_key, query = request.query.get("key", ""), _query_of(request)
+        if not partition_key:
+            return await self.streams.serve(request, recent_events(self.view, query.events))
+
+        async def read() -> Timeline:
+            return await _read_timeline(self.view, partition_key, _EVENTS_OF_KEY, data=False)
+
+        with self.view.follow(partition_key) as state:
+            return await self.streams.serve(request, events_of_key(self.view, state, read))
 
     def _page(self, query: PageQuery, partition_key: str = "", timeline: str = "") -> web.Response:
         check, checks = self.checks.last if self.checks else None, self.checks is not None

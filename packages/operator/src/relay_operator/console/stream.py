@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping, Sequence
 from dataclasses import asdict
 
 from aiohttp import web
 
 from relay.core import jsontext
 from relay_operator.console.document import members
-from relay_operator.console.model import Snapshot, Timeline, Tracked
+from relay_operator.console.model import Known, Problem, Snapshot, Timeline, Tracked
 from relay_operator.console.overview import Overview, overall
 from relay_operator.console.page_query import EVERYTHING, EventFilter, PageQuery
 from relay_operator.console.pages import Pages
@@ -25,6 +25,10 @@ _TOTALS_PAUSE_S = 10.0
 _HEARTBEAT_S = 10.0
 _HEARTBEAT = b": \n\n"
 _TIMELINE_PAUSE_S = 0.75
+_RETRY_S = 5.0
+
+_NOW = "now"
+_NOTHING = "{}"
 
 CURRENT_WITHIN_S = 5.0
 """Maximum seconds until an answer that needs a look, after an idle time, says what is stale instead."""
@@ -137,10 +141,11 @@ async def recent_events(view: View, chosen: EventFilter | None = None) -> AsyncI
 
     With `chosen`, those events alone, each from when it was among them on.
 
-    Whenever they become stale, and when they are current again, there is a message `known`.
+    A message `now` follows those that are there. A message `known` says that they are stale by now, or current
+    again.
     """
     seen: dict[str, Tracked] = {}
-    snapshot, said = await view.current(CURRENT_WITHIN_S), (False, False)
+    snapshot, said, is_past = await view.current(CURRENT_WITHIN_S), (False, False), True
     while True:
         stale = snapshot.known_of("recent").stale
         # Why they are stale may be known later.
@@ -150,12 +155,52 @@ async def recent_events(view: View, chosen: EventFilter | None = None) -> AsyncI
         for tracked in reversed(snapshot.recent):
             if seen.get(tracked.id) != tracked and (chosen is None or chosen.matches(tracked)):
                 yield message(encoded(tracked).decode())
+        if is_past and not stale:
+            is_past = False
+            yield message(_NOTHING, _NOW)
         # An event that is no longer among the recent ones does not come back.
         seen = {each.id: each for each in snapshot.recent}
         found = await later(view, snapshot, _HEARTBEAT_S)
         if found is snapshot:
             yield _HEARTBEAT
         snapshot = found
+
+
+async def events_of_key(
+    view: View, state: Callable[[], Hashable], read: Callable[[], Awaitable[Timeline]]
+) -> AsyncIterator[bytes]:
+    """Yield each event of a key as JSON: those of its timeline, and then whenever one is further.
+
+    The messages `now` and `known` are those of `recent_events`.
+
+    Args:
+        view: Whose changes are awaited.
+        state: Its result changes whenever the timeline may have changed.
+        read: Reads the timeline, which costs request units.
+    """
+    seen: dict[str, Tracked] = {}
+    snapshot, shown, is_past, known = view.latest, None, True, Known(stale=False)
+    problems: Sequence[Problem] = ()
+    while True:
+        if problems or is_past or state() != shown:
+            shown, timeline = state(), await read()
+            if timeline.problems != problems:
+                problems = timeline.problems
+                known = Known(known.at, stale=bool(problems))
+                yield message(_encoded_known(known, problems).decode(), "known")
+            for tracked in timeline.events:
+                if seen.get(tracked.id) != tracked:
+                    yield message(encoded(tracked).decode())
+            seen = {each.id: each for each in timeline.events} or seen
+            if not problems:
+                known = Known(snapshot.at, stale=False)
+                if is_past:
+                    yield message(_NOTHING, _NOW)
+                is_past = False
+        else:
+            yield _HEARTBEAT
+        await asyncio.sleep(_TIMELINE_PAUSE_S)
+        snapshot = await later(view, snapshot, _RETRY_S if problems else _HEARTBEAT_S)
 
 
 async def later(view: View, snapshot: Snapshot, timeout_s: float) -> Snapshot:
@@ -172,8 +217,11 @@ def _known(snapshot: Snapshot) -> bytes:
 
     It has when they were known, if they are stale, and what could not be read.
     """
-    known = asdict(snapshot.known_of("recent"))
-    return jsontext.encode({**known, "problems": [asdict(each) for each in snapshot.problems]})
+    return _encoded_known(snapshot.known_of("recent"), snapshot.problems)
+
+
+def _encoded_known(known: Known, problems: Sequence[Problem]) -> bytes:
+    return jsontext.encode({**asdict(known), "problems": [asdict(each) for each in problems]})
 
 
 def encoded(value: Snapshot | Timeline | Tracked) -> bytes:
