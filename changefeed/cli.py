@@ -1,9 +1,4 @@
-"""`python -m changefeed`: install the schema, set up feeds, and look at them.
-
-Exit codes: 0 done; 1 not done, try again: nothing came in time, another process is at work, or the database
-cannot be reached; 2 something has to be changed: the arguments, the settings or the schema; 130 interrupted;
-141 nobody reads the output.
-"""
+"""`python -m changefeed`: install the schema, set up feeds, and look at them."""
 
 from __future__ import annotations
 
@@ -12,7 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from typing import Any, NoReturn
 
 from changefeed import commands, shell
@@ -23,6 +18,15 @@ from changefeed.version import __version__
 URL = "CHANGEFEED_URL"
 
 _KEEP = "how long positions that every consumer has read are kept, such as 30d or 12h, or forever"
+_DURATION = re.compile(r"([1-9][0-9]{0,4})([dh])")
+
+_EXIT_CODES = """\
+exit codes:
+  0    done
+  1    not done, try again: nothing came in time, another process is at work, or the database cannot be reached
+  2    something has to be changed: the arguments, the settings or the schema
+  130  interrupted (Ctrl-C)
+  141  standard output was closed before all of it was written, as by head"""
 
 _SQL = "print the statements instead of running them, for the owner of the database"
 
@@ -96,6 +100,22 @@ def _number(text: str) -> float:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number: write it as 30 or 0.5") from None
 
 
+def _duration(text: str) -> timedelta:
+    """Parse the durations of `keep`, as the migrations do."""
+    found = _DURATION.fullmatch(text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of days or hours: write it as 30d or 12h")
+    number = int(found[1])
+    return timedelta(days=number) if found[2] == "d" else timedelta(hours=number)
+
+
+def _days(text: str) -> timedelta:
+    try:
+        return timedelta(days=_number(text))
+    except (OverflowError, ValueError):
+        raise argparse.ArgumentTypeError(f"{text} days are more than the calendar has") from None
+
+
 def _parser() -> argparse.ArgumentParser:
     common = _Parser(add_help=False)
     common.add_argument(
@@ -105,14 +125,20 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="python -m changefeed",
         description="Set up ordered feeds of what transactions committed, and read them.",
-        epilog="`python -m changefeed COMMAND --help` describes each command.",
+        epilog=f"`python -m changefeed COMMAND --help` describes each command.\n\n{_EXIT_CODES}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"sql-changefeed {__version__}")
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
 
     def command(name: str, function: commands.Command, text: str) -> argparse.ArgumentParser:
         added = subparsers.add_parser(
-            name, parents=[common], help=text, description=f"{text[0].upper()}{text[1:]}."
+            name,
+            parents=[common],
+            help=text,
+            description=f"{text[0].upper()}{text[1:]}.",
+            epilog=_EXIT_CODES,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         added.set_defaults(command=function)
         return added
@@ -165,8 +191,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     prune = command("prune", commands.prune, "delete old positions that every consumer has read")
     prune.add_argument("table", metavar="TABLE", help="schema.Table")
-    prune.add_argument(
-        "--days", type=float, required=True, help="delete positions that are older; fractions are allowed"
+    age = prune.add_mutually_exclusive_group(required=True)
+    age.add_argument(
+        "--keep", type=_duration, metavar="DURATION", help="delete positions that are older, such as 30d or 12h"
+    )
+    age.add_argument(
+        "--days", dest="keep", type=_days, metavar="N", help="the same in days; fractions are allowed"
     )
     for name, function, text in (
         ("read", commands.read, "print a page of a feed"),

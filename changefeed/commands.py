@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import changefeed
@@ -95,9 +95,9 @@ def backfill(session: changefeed.Session, arguments: Namespace) -> Outcome:
 def prune(session: changefeed.Session, arguments: Namespace) -> Outcome:
     """Delete old positions."""
     try:
-        before = datetime.now(UTC) - timedelta(days=arguments.days)
+        before = datetime.now(UTC) - arguments.keep
     except OverflowError as error:
-        raise ArgumentError(f"{arguments.days} days are more than the calendar has") from error
+        raise ArgumentError(f"{arguments.keep.days} days are more than the calendar has") from error
     pruned = changefeed.prune(session, arguments.table, before)
     lines = [
         f"shard {one.shard_id}: {one.rows} rows deleted"

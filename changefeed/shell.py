@@ -1,7 +1,7 @@
 """Conveniences for command lines: suggestions for typos, no traceback after `| head`, commands to paste.
 
-`outbox_emulators`, `changefeed` and `relay_operator.cli` are installed without one another: each has this module,
-and a test keeps the three alike.
+`outbox_emulators`, `changefeed`, `inbox` and `relay_operator.cli` are installed without one another: each has this
+module, and a test keeps the four alike.
 """
 
 from __future__ import annotations

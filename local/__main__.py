@@ -46,11 +46,19 @@ _COMMANDS = {
 }
 
 
+_EXIT_CODES = """\
+exit codes:
+  0    done
+  1    not done, or not in time; of demo and chaos, an event is missing, doubled, altered or out of order
+  2    no stack runs, wrong usage or wrong settings
+  141  standard output was closed before all of it was written, as by head"""
+
+
 def main(argv: Sequence[str]) -> int:
     """Run one subcommand; returns its exit code."""
     about = "The local stack, for development and tests only."
     try:
-        return command_line.main("python -m local", about, _COMMANDS, argv)
+        return command_line.main("python -m local", about, _COMMANDS, argv, exit_codes=_EXIT_CODES)
     except ModuleNotFoundError as error:
         # A later set of packages has it, such as that of an SQL source.
         print(_lacking(error), file=sys.stderr)

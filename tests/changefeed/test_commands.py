@@ -170,7 +170,7 @@ def test_prune_says_what_holds_it(shop: Shop) -> None:
     shop.read()
     changefeed.Consumer(shop.session, TABLE, "audit").claims([0])
 
-    held = run(shop.url, "prune", TABLE, "--days", "1")
+    held = run(shop.url, "prune", TABLE, "--keep", "1d")
     shop.owner.execute('delete from changefeed."claim:app.item"')
 
     assert held[:2] == (0, "shard 0: 0 rows deleted; audit has not read all of the older ones\n")

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import re
 import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 import changefeed.cli
+import inbox.commands
+import inbox.version
 import local.__main__
 import outbox_emulators.__main__
 import verification.bench.__main__
@@ -63,6 +67,15 @@ Main = Callable[[Sequence[str]], object]
         ),
         (changefeed.cli.main, ["read", "--limit", "x", "a.b"], "argument --limit: 'x' is not a whole number"),
         (changefeed.cli.main, ["wait", "--timeout", "x", "a.b"], "argument --timeout: 'x' is not a number"),
+        (
+            changefeed.cli.main,
+            ["prune", "a.b", "--keep", "30"],
+            "argument --keep: '30' is not a number of days or",
+        ),
+        (changefeed.cli.main, ["prune", "a.b", "--keep", "forever"], "write it as 30d or 12h"),
+        (changefeed.cli.main, ["prune", "a.b", "--days", "x"], "argument --days: 'x' is not a number"),
+        (changefeed.cli.main, ["prune", "a.b", "--days", "1e9"], "more than the calendar has"),
+        (changefeed.cli.main, ["prune", "a.b"], "one of the arguments --keep --days is required"),
         (benchmarks, ["--seed", "x"], "argument --seed: 'x' is not a whole number"),
     ],
 )
@@ -81,6 +94,7 @@ def test_a_wrong_value_is_explained(
         (local.__main__.main, local.__main__._COMMANDS),
         (emulators, outbox_emulators.__main__._COMMANDS),
         (changefeed.cli.main, ["install", "setup-feed", "backfill", "prune", "read", "wait", "sweep", "status"]),
+        (inbox.commands.main, ["keys", "show", "release", "discard"]),
     ],
 )
 def test_help_describes_each_option_and_shows_no_default_that_says_nothing(
@@ -100,18 +114,30 @@ def test_help_describes_each_option_and_shows_no_default_that_says_nothing(
         text = capsys.readouterr().out
         assert ended.value.code == 0
         assert "None" not in text
+        assert re.search(
+            r"^exit codes:\n  0    .*\n  1    .*\n  2    .*\n(  130  .*\n)?  141  ", text, re.MULTILINE
+        )
         assert "(default: (default" not in text
     assert undescribed == []
 
 
 @pytest.mark.parametrize(
     ("folder", "found"),
-    [("changefeed", changefeed.version.__version__), ("packages/emulators", outbox_emulators.__version__)],
+    [
+        ("changefeed", changefeed.version.__version__),
+        ("packages/emulators", outbox_emulators.__version__),
+        ("packages/inbox", inbox.version.__version__),
+    ],
 )
 def test_the_version_is_that_of_the_distribution(folder: str, found: str) -> None:
     project = tomllib.loads((ROOT / folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
     assert found == project["version"]
+
+
+@pytest.mark.parametrize("words", [["--keep", "12h"], ["--days", "0.5"]])
+def test_prune_takes_the_durations_of_keep_or_days(words: list[str]) -> None:
+    assert changefeed.cli._parser().parse_args(["prune", "a.b", *words]).keep == timedelta(hours=12)
 
 
 def test_a_missing_driver_is_named_with_the_distribution_that_has_it() -> None:
@@ -124,6 +150,20 @@ def test_a_missing_driver_is_named_with_the_distribution_that_has_it() -> None:
     distribution = tomllib.loads((ROOT / "changefeed" / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert (run.returncode, run.stdout) == (2, "")
     assert run.stderr.rstrip().endswith(f"pip install '{distribution['name']}[postgresql]'")
+
+
+@pytest.mark.parametrize(
+    ("main", "name"),
+    [
+        (inbox.commands.main, f"servicebus-inbox {inbox.version.__version__}"),
+        (changefeed.cli.main, f"sql-changefeed {changefeed.version.__version__}"),
+    ],
+)
+def test_a_library_prints_its_version(main: Main, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+
+    assert (ended.value.code, capsys.readouterr().out) == (0, f"{name}\n")
 
 
 def test_the_emulators_print_their_version(

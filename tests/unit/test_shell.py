@@ -19,6 +19,7 @@ from types import SimpleNamespace
 import pytest
 
 import changefeed.cli
+import inbox.commands
 import local.__main__
 import local.sending.command
 import outbox_emulators.__main__
@@ -44,6 +45,7 @@ PROGRAMS: dict[str, Callable[[Sequence[str]], int]] = {
     "relay": relay_operator.cli.main.main,
     "local": local.__main__.main,
     "changefeed": changefeed.cli.main,
+    "inbox": inbox.commands.main,
     "outbox_emulators": emulators,
 }
 
@@ -52,6 +54,7 @@ def test_the_copies_of_the_module_are_alike() -> None:
     paths = (
         "packages/emulators/src/outbox_emulators/shell.py",
         "changefeed/shell.py",
+        "packages/inbox/src/inbox/shell.py",
         "packages/operator/src/relay_operator/cli/shell.py",
     )
 
@@ -83,6 +86,8 @@ def usage_error(program: str, words: str, capsys: pytest.CaptureFixture[str]) ->
         ("local", "up --detatch", "--detach"),
         ("changefeed", "setupfeed", "setup-feed"),
         ("changefeed", "keep t 30d --jsom", "--json"),
+        ("inbox", "relase k", "release"),
+        ("inbox", "discard k --whole-kye", "--whole-key"),
         ("outbox_emulators", "cosmoss", "cosmos"),
         ("outbox_emulators", "cosmos --prot 1", "--port"),
     ],
@@ -218,7 +223,7 @@ def test_a_character_that_the_code_page_lacks_is_replaced_and_json_keeps_its_val
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_each_program_replaces_what_the_code_page_lacks(program: str) -> None:
-    module = {"relay": "relay_operator.cli.shell", "changefeed": "changefeed.shell"}.get(
+    module = {"relay": "relay_operator.cli.shell", "changefeed": "changefeed.shell", "inbox": "inbox.shell"}.get(
         program, "outbox_emulators.shell"
     )
     script = f"from {module} import run; run(lambda: print('\\u2192 \\u9375 \\N{{PILE OF POO}}') or 0)"

@@ -13,9 +13,17 @@ from typing import Any, Protocol, cast
 from outbox_emulators import shell
 from outbox_emulators.process import heed_signals
 
+EXIT_CODES = """\
+exit codes:
+  0    stopped, by a signal or as --exit-with-stdin says
+  1    it could not start; standard error has the reason
+  2    wrong usage, or a package is missing
+  141  standard output was closed before all of it was written, as by head"""
+"""Of the commands that serve until they are stopped."""
 
-class _Help(argparse.ArgumentDefaultsHelpFormatter):
-    """Shows the defaults that say something."""
+
+class _Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
+    """Shows the defaults that say something, and the epilog as it is."""
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
         explained = "default" in (action.help or "")
@@ -68,6 +76,7 @@ def main(
     commands: Mapping[str, tuple[str, str]],
     argv: Sequence[str] | None = None,
     version: str | None = None,
+    exit_codes: str = EXIT_CODES,
 ) -> int:
     """Run one subcommand; returns its exit code.
 
@@ -77,6 +86,7 @@ def main(
         commands: By name, the module of the subcommand and a line on what it does.
         argv: The arguments; those of this process by default.
         version: What `--version` prints behind the program's name; without one there is no such option.
+        exit_codes: The end of the help text, of the program and of each subcommand.
     """
     argv = sys.argv[1:] if argv is None else argv
     logging.basicConfig(
@@ -84,8 +94,8 @@ def main(
     )
     # The SDKs log every request at INFO.
     logging.getLogger("azure").setLevel(logging.WARNING)
-    epilog = f"`{program} COMMAND --help` describes each command."
-    parser = Parser(prog=program, description=description, epilog=epilog)
+    epilog = f"`{program} COMMAND --help` describes each command.\n\n{exit_codes}"
+    parser = Parser(prog=program, description=description, epilog=epilog, formatter_class=_Help)
     if version is not None:
         parser.add_argument("--version", action="version", version=f"{program} {version}")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -96,6 +106,7 @@ def main(
             name,
             help=summary,
             description=f"{summary[0].upper()}{summary[1:]}.",
+            epilog=exit_codes,
             formatter_class=_Help,
         )
         if name == chosen:  # it does not wait for the imports of the others

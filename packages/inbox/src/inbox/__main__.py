@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from inbox import shell
 from inbox.commands import main
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(shell.run(main))

@@ -4,27 +4,51 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import io
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from inbox import shell
 from inbox.parked import ParkedKey, ParkedMessage, encode
 from inbox.parking import NotReleased
+from inbox.shell import as_json, printable
 from inbox.stores.opening import FORMS, OpenedStore, StoreNotOpened, opened
+from inbox.version import __version__
 
 STORE = "INBOX_STORE"
 
 _PAGE = 1000
-_DONE, _REFUSED, _USAGE = 0, 1, 2
+_DONE, _REFUSED, _USAGE, _INTERRUPTED = 0, 1, 2, 130
+
+_HELP = """\
+examples:
+  python -m inbox keys --store loans.sqlite
+  python -m inbox show title-7 --data
+  python -m inbox discard title-7
+  python -m inbox release title-7 --json
+  python -m inbox release --all
+
+exit codes:
+  0    done
+  1    refused, all or in part; the output says why
+  2    wrong usage, or the store cannot be opened; nothing was done
+  130  interrupted (Ctrl-C)
+  141  standard output was closed before all of it was written, as by head"""
+
+
+_Command = Callable[[OpenedStore, argparse.Namespace], Awaitable[None]]
 
 
 class _Refused(Exception):
-    """A command cannot be carried out: its text says why, and what to do."""
+    """A command cannot be carried out: its text says why, and what to do; `values` are those of its JSON."""
+
+    def __init__(self, text: str, values: Mapping[str, Any] | None = None) -> None:
+        super().__init__(text)
+        self.values = values or {}
 
 
 class _Misused(Exception):
@@ -35,28 +59,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command.
 
     Returns:
-        0 if it was carried out, 1 if it was refused, 2 if the call is wrong or the store cannot be opened.
+        0 if it was carried out, 1 if it was refused, 2 if the call is wrong or the store cannot be opened, 130 if
+        it was interrupted.
     """
-    for stream in (sys.stdout, sys.stderr):
-        # What the terminal's encoding lacks is escaped, instead of ending the command.
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
     chosen = parser().parse_args(arguments)
-    if not chosen.store:
-        print(f"Give --store or set {STORE}: {FORMS}.", file=sys.stderr)
-        return _USAGE
     try:
         asyncio.run(_run(chosen))
     except _Refused as refusal:
-        print(refusal, file=sys.stderr)
-        return _REFUSED
+        return _report(refusal, chosen, _REFUSED)
     except (_Misused, StoreNotOpened) as error:
-        print(error, file=sys.stderr)
-        return _USAGE
+        return _report(error, chosen, _USAGE)
+    except KeyboardInterrupt:
+        return _INTERRUPTED
     return _DONE
 
 
+def _report(error: Exception, chosen: argparse.Namespace, code: int) -> int:
+    """Print an error, with --json on standard output too; return the exit code."""
+    print(error, file=sys.stderr)
+    if chosen.json:
+        print(as_json({**getattr(error, "values", {}), "error": str(error)}))
+    return code
+
+
 async def _run(chosen: argparse.Namespace) -> None:
+    if not chosen.store:
+        raise _Misused(f"Give --store or set {STORE}: {FORMS}.")
     if chosen.run is _release and chosen.all == (chosen.key is not None):
         raise _Misused("Give either a key, or --all for every parked key.")
     async with opened(chosen.store, chosen.consumer, chosen.schema) as parking:
@@ -71,7 +99,7 @@ async def _keys(parking: OpenedStore, chosen: argparse.Namespace) -> None:
     if not found:
         await _check_consumer(parking, chosen)
     if chosen.json:
-        print(json.dumps([_key_fields(each) for each in found]))
+        print(as_json([_key_fields(each) for each in found]))
     elif not found:
         print("no key is parked")
     else:
@@ -88,10 +116,10 @@ async def _show(parking: OpenedStore, chosen: argparse.Namespace) -> None:
     if chosen.data:
         fields["detail"] = key.cause.detail
     if chosen.json or chosen.data:
-        print(json.dumps({**fields, "parked": listed}, indent=None if chosen.json else 2))
+        print(as_json({**fields, "parked": listed}, indent=None if chosen.json else 2))
         return
     state = f"{_state(key)} since {_time(key.since)}"
-    print(_shown(f"{key.key} of {key.topic}, {state}: {key.cause.reason} {key.cause.error}"))
+    print(printable(f"{key.key} of {key.topic}, {state}: {key.cause.reason} {key.cause.error}"))
     _table(
         ("NUMBER", "ID", "ENQUEUED", "ATTEMPTS", ""),
         [
@@ -114,17 +142,21 @@ async def _release(parking: OpenedStore, chosen: argparse.Namespace) -> None:
     keys = await parking.keys() if chosen.all else [await _one(parking, chosen)]
     if not keys:
         await _check_consumer(parking, chosen)
-        print("no key is parked")
-    refused = []
+        _say("no key is parked", chosen)
+    released, refused = [], []
     for key in keys:
         try:
             if await parking.release(key.topic, key.key):
+                released.append({"key": key.key, "topic": key.topic})
                 what = f"released {key.key!r} of {key.topic}"
-                print(_shown(f"{what}: a running receiver hands over its messages, in order"))
+                _say(f"{what}: a running receiver hands over its messages, in order", chosen)
         except NotReleased as refusal:
             refused.append(str(refusal))
+    values = {"released": released, "refused": refused}
     if refused:
-        raise _Refused("\n".join(map(_shown, refused)))
+        raise _Refused("\n".join(map(printable, refused)), values)
+    if chosen.json:
+        print(as_json(values))
 
 
 async def _discard(parking: OpenedStore, chosen: argparse.Namespace) -> None:
@@ -136,18 +168,22 @@ async def _discard(parking: OpenedStore, chosen: argparse.Namespace) -> None:
         shown = await parking.messages(key.topic, key.key, limit=1)
         what = "".join(f"message {each.id!r}, number {each.number}," for each in shown)
     question = f"Discard {what} of the key {key.key!r} of {key.topic} for good? Type yes to continue: "
-    if not chosen.yes and not _confirmed(_shown(question)):
+    if not chosen.yes and not _confirmed(printable(question)):
         raise _Refused("Nothing was discarded: confirm it, or give --yes.")
     count = 0
     # Only what was shown: neither what was set aside meanwhile, nor what is first now.
     for start in range(0, len(shown), _PAGE):
         count += len(await parking.discard(key.topic, key.key, shown[start : start + _PAGE]))
-    left = "is still parked" if await parking.is_parked(key.topic, key.key) else "is no longer parked"
+    is_parked = await parking.is_parked(key.topic, key.key)
+    values = {"key": key.key, "topic": key.topic, "discarded": count, "parked": is_parked}
+    left = "is still parked" if is_parked else "is no longer parked"
     said = f"discarded {count}; the key {key.key!r} of {key.topic} {left}"
     if count < len(shown):
         gone = f"{len(shown) - count} of {len(shown)} shown message(s) were handled or discarded meanwhile"
-        raise _Refused(_shown(f"{said}; {gone}"))
-    print(_shown(said))
+        raise _Refused(printable(f"{said}; {gone}"), values)
+    _say(said, chosen)
+    if chosen.json:
+        print(as_json(values))
 
 
 # Their parts.
@@ -155,34 +191,56 @@ async def _discard(parking: OpenedStore, chosen: argparse.Namespace) -> None:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser for the options of the commands."""
-    parser = argparse.ArgumentParser(prog="python -m inbox", description="Manages the parked keys of a consumer.")
+    parser = shell.Parser(
+        prog="python -m inbox",
+        description="List, show, release and discard the parked keys of a consumer.",
+        epilog=f"`python -m inbox COMMAND --help` describes each command.\n\n{_HELP}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"servicebus-inbox {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    keys = commands.add_parser("keys", help="list the parked keys")
-    keys.set_defaults(run=_keys)
-    show = commands.add_parser("show", help="list the messages of a parked key")
-    show.set_defaults(run=_show)
+
+    def command(name: str, run: _Command, text: str) -> argparse.ArgumentParser:
+        added = commands.add_parser(
+            name,
+            help=text,
+            description=f"{text[0].upper()}{text[1:]}.",
+            epilog=_HELP,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        added.set_defaults(run=run)
+        added.add_argument("--json", action="store_true", help="print JSON")
+        added.add_argument(
+            "--store", default=os.environ.get(STORE), help=f"{FORMS} (default: the variable {STORE})"
+        )
+        added.add_argument("--consumer", default="default", help="the consumer's name (default: %(default)s)")
+        added.add_argument("--schema", help="schema of the tables in PostgreSQL or SQL Server, if not the usual")
+        return added
+
+    command("keys", _keys, "list the parked keys")
+    show = command("show", _show, "list the messages of a parked key")
     show.add_argument("--data", action="store_true", help="with the exception's text, and all of each message")
-    for command in (keys, show):
-        command.add_argument("--json", action="store_true", help="print JSON")
-    release = commands.add_parser("release", help="have the messages of a key handed to the handler, in order")
-    release.set_defaults(run=_release)
+    release = command("release", _release, "have the messages of a key handed to the handler, in order")
     release.add_argument("--all", action="store_true", help="release every parked key")
-    discard = commands.add_parser("discard", help="drop the first message of a parked key, for good")
-    discard.set_defaults(run=_discard)
+    discard = command("discard", _discard, "drop the first message of a parked key, for good")
     discard.add_argument("--whole-key", action="store_true", help="drop all messages that the key has now")
-    discard.add_argument("--yes", action="store_true", help="do not ask")
-    for command in (show, release, discard):
-        command.add_argument("key", metavar="KEY", nargs="?" if command is release else None)
-        command.add_argument("--topic", help="the topic or queue, if the key is parked in several")
-    for command in (keys, show, release, discard):
-        command.add_argument(
-            "--store", default=os.environ.get(STORE), help=f"{FORMS}; default: the variable {STORE}"
+    discard.add_argument("--yes", action="store_true", help="do not ask; required without a terminal")
+    for each in (show, release, discard):
+        optional = "; not with --all" if each is release else ""
+        each.add_argument(
+            "key",
+            metavar="KEY",
+            nargs="?" if each is release else None,
+            help=f"the parked key, as `keys` lists it: the session id of its messages{optional}",
         )
-        command.add_argument("--consumer", default="default", help="the consumer's name; default: default")
-        command.add_argument(
-            "--schema", help="the schema of the tables in PostgreSQL or SQL Server, if not the usual"
-        )
+        each.add_argument("--topic", help="the topic or queue, if the key is parked in several")
     return parser
+
+
+def _say(text: str, chosen: argparse.Namespace) -> None:
+    """Print a result for a person; with --json nothing."""
+    if not chosen.json:
+        print(printable(text))
 
 
 async def _check_consumer(parking: OpenedStore, chosen: argparse.Namespace) -> None:
@@ -191,7 +249,7 @@ async def _check_consumer(parking: OpenedStore, chosen: argparse.Namespace) -> N
         what = (
             f"The store has no record of the consumer {chosen.consumer!r}: it has handled and parked nothing, or"
         )
-        raise _Refused(_shown(f"{what} --store, --schema or --consumer names another."))
+        raise _Refused(printable(f"{what} --store, --schema or --consumer names another."))
 
 
 async def _one(parking: OpenedStore, chosen: argparse.Namespace) -> ParkedKey:
@@ -203,10 +261,10 @@ async def _one(parking: OpenedStore, chosen: argparse.Namespace) -> ParkedKey:
     ]
     if not found:
         await _check_consumer(parking, chosen)
-        raise _Refused(_shown(f"The key {chosen.key!r} is not parked by the consumer {chosen.consumer!r}."))
+        raise _Refused(printable(f"The key {chosen.key!r} is not parked by the consumer {chosen.consumer!r}."))
     if len(found) > 1:
         topics = ", ".join(each.topic for each in found)
-        raise _Refused(_shown(f"Give --topic: the key is parked in {topics}."))
+        raise _Refused(printable(f"Give --topic: the key is parked in {topics}."))
     return found[0]
 
 
@@ -220,7 +278,10 @@ async def _messages(parking: OpenedStore, key: ParkedKey) -> AsyncIterator[Parke
 
 def _confirmed(question: str) -> bool:
     try:
-        return sys.stdin.isatty() and input(question).strip() == "yes"
+        if not sys.stdin.isatty():
+            return False
+        print(question, end="", file=sys.stderr, flush=True)
+        return input().strip() == "yes"
     except EOFError:
         return False
 
@@ -261,15 +322,7 @@ def _time(moment: datetime) -> str:
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    texts = [tuple(_shown(str(each)) for each in row) for row in (heads, *rows)]
+    texts = [tuple(printable(str(each)) for each in row) for row in (heads, *rows)]
     widths = [max(len(row[column]) for row in texts) for column in range(len(heads))]
     for row in texts:
         print("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
-
-
-def _shown(text: str) -> str:
-    """Return text that may be of others, as a terminal can be given it.
-
-    Characters that do not print are escaped.
-    """
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
