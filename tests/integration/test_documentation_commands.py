@@ -12,16 +12,15 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import psutil
 import pytest
 
+from tests.support.clones import end_processes_of, environment_of_a_newcomer, make_clone
 from tests.support.pages import (
     BACKGROUND,
     NOT_RUN,
@@ -55,7 +54,6 @@ _READY = 7070
 _CURLRC = 'write-out = "%{stderr}\\nstatus %{http_code}\\n"\n'
 _PORT = re.compile(r"\b\d{4}\b")
 _UP = re.compile(r"-m local up\b")
-_SETTINGS = ("COSMOS", "SQL", "SERVICEBUS", "RELAY_", "LOCAL_", "VIRTUAL_ENV", "FUNCTIONS_")
 
 
 def with_ports(text: str, ports: dict[int, int]) -> str:
@@ -99,19 +97,13 @@ class Clone:
     started: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.folder.mkdir()
-        for path in ROOT.iterdir():
-            if not path.name.startswith(".") or path.name == ".ci":
-                (self.folder / path.name).symlink_to(path)
-        (self.folder / ".venv").symlink_to(sys.prefix)
+        make_clone(self.folder)
         (self.folder / ".curlrc").write_text(_CURLRC, encoding="utf-8")
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment of this process, without settings and without the virtual environment."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(_SETTINGS)}
-        places = [each for each in kept["PATH"].split(os.pathsep) if not each.startswith(sys.prefix)]
-        return kept | {"PATH": os.pathsep.join(places), "CURL_HOME": str(self.folder)}
+        """The environment of its shells."""
+        return environment_of_a_newcomer() | {"CURL_HOME": str(self.folder)}
 
     def _shell(self, block: Block, log: Path) -> subprocess.Popen[bytes]:
         with log.open("wb") as output:
@@ -166,18 +158,6 @@ class Clone:
                 process.wait(20)
         end_processes_of(self.folder)
         assert ended == []
-
-
-def end_processes_of(folder: Path) -> None:
-    """End the processes that work in this folder: those that a block has left in the background."""
-    left = [each for each in psutil.process_iter(["cwd"]) if each.info["cwd"] == str(folder)]
-    for process in left:
-        with suppress(psutil.NoSuchProcess):
-            process.terminate()
-    _, alive = psutil.wait_procs(left, timeout=WATCHDOG_S)
-    for process in alive:
-        with suppress(psutil.NoSuchProcess):
-            process.kill()
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The consumer of the documentation and that of the README, run as they are pasted, on the built wheel."""
+"""The consumer of the tutorial and that of the README, run as they are pasted, on the built wheel."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ async def test_the_consumer_of_the_page_counts_and_stops(wheel: Path, tmp_path: 
         loans = [event(f"e{key}", key, "BookLent", title="Frankenstein") for key in ("k1", "k2")]
         topic = server.broker.namespace.destination("domain-events")
         topic.publish([parse(bytes(each.encode())) for each in [event("x", "k1", "LoanExtended"), *loans]])
-        page = block("docs/receiving-events.md")
+        page = block("docs/tutorials/consume.md")
         async with running(wheel, tmp_path, page, SERVICEBUS=server.connection_string) as consumer:
             assert [await line(consumer) for _ in loans] == ["Frankenstein"] * 2
             consumer.send_signal(signal.SIGTERM)
@@ -127,7 +127,7 @@ async def test_the_consumer_of_the_page_handles_dead_letters(
         topic = Topic(server)
         topic.publish(event("e1", "k", "BookLent", title="Frankenstein"))
         topic.dead_letter("all", "k")
-        page = block("docs/receiving-events.md")
+        page = block("docs/tutorials/consume.md")
         environment = {"SERVICEBUS": server.connection_string}
         async with running(wheel, tmp_path, page, "--dead-letters", **environment) as consumer:
             assert await line(consumer) == "Frankenstein"

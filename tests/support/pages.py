@@ -7,6 +7,7 @@ A comment before a shell block says how it is run. It is not visible on the rend
     <!-- run with: the stack -->                     on the stack that this block has started
     <!-- run with: the stack, in the background -->  both
     <!-- run by: PATH::test, .ci/run -->             by that test, script or workflow
+    <!-- run by: PATH, in the background -->         by that test, until it has ended
     <!-- not run: needs an Azure subscription -->    nowhere, for that reason
 
 A shell block without a comment is run on its own. `tests/integration/test_documentation_commands.py` runs them.

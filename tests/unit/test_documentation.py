@@ -21,7 +21,7 @@ from docs.site.chapters import (
     pages_below,
     without_place,
 )
-from tests.support.pages import PAGES, ROOT, RUN_BY, SHELL, Block, WrongComment, blocks, blocks_of
+from tests.support.pages import BACKGROUND, PAGES, ROOT, RUN_BY, SHELL, Block, WrongComment, blocks, blocks_of
 
 # Without the table of pages, which grows with their number.
 README_WORDS = 650
@@ -101,7 +101,7 @@ def wrong(block: Block) -> str | None:
         verb, values = block.rule
     except WrongComment as error:
         return str(error)
-    absent = [place for place in values if verb == RUN_BY and missing(place)]
+    absent = [place for place in values if verb == RUN_BY and place != BACKGROUND and missing(place)]
     return f"{block.place}: {absent} does not exist" if absent else None
 
 
