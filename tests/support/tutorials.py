@@ -105,12 +105,17 @@ class Reader:
             elif block.language == SHELL and block.rule[0] == NOT_RUN:
                 self._log = None
             elif block.language == SHELL:
-                self._run(block)
+                self.run(block)
             elif block.language in _OUTPUT and self._log is not None:
                 in_background = block.comment == _IN_BACKGROUND
                 self._compare(block, self._started[-1][2] if in_background else self._log)
 
-    def _run(self, block: Block) -> None:
+    def run(self, block: Block) -> None:
+        """Run a shell block to its end, or start it if it runs in the background.
+
+        Raises:
+            AssertionError: It failed.
+        """
         self._log = self.folder / f"block-{block.line}.log"
         process = self._shell(block, self._log)
         if BACKGROUND in block.rule[1]:
