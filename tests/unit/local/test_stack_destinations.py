@@ -56,7 +56,8 @@ def test_a_namespace_gets_what_it_lacks_with_sessions_and_duplicate_detection(tm
 def test_every_entity_has_what_check_asks_for(tmp_path: Path) -> None:
     """The time to live of a day, and the partitioning, are as `check` wants them without options."""
     for found in made(tmp_path, FILE).values():
-        assert {each.sending.partitioned for each in (*found.queues, *found.topics)} == {True}
+        sending = [each.sending for each in found.queues] + [each.sending for each in found.topics]
+        assert {each.partitioned for each in sending} == {True}
         receiving = [each.receiving for topic in found.topics for each in topic.subscriptions]
         receiving += [each.receiving for each in found.queues]
         lives = {each.default_ttl_ms for each in found.topics} | {each.default_ttl_ms for each in receiving}

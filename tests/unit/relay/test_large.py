@@ -85,7 +85,7 @@ async def test_a_claim_says_where_the_content_is_and_what_it_is() -> None:
 
 
 async def test_the_length_in_a_claim_is_an_amqp_long_from_both_senders() -> None:
-    claim = await Claims(InMemoryContents(), messages.plain).claim(event("large", size=LARGE), 1.0)
+    claim = await Claims(InMemoryContents(), messages.plain).claim(event("large", size=LARGE), 1.0, 1.0)
     page = (ROOT / "docs/large-events.md").read_text(encoding="utf-8")
 
     # In AMQP, 0x81 is a long of eight bytes; an int of .NET would begin with 0x71.
