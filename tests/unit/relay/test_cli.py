@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from relay.core.errors import ServiceError, StoreError, UsageError
+from relay.core.errors import RulesError, ServiceError, StoreError, UsageError
 from relay_operator.cli.main import main
 from relay_operator.cli.shell import OUTPUT_CLOSED
 from relay_operator.cli.terminal import EXIT_CODES, ExitCode
@@ -80,7 +80,7 @@ async def test_check_tells_wrong_settings_as_findings() -> None:
     assert run.json["counts"]["error"] == len(run.json["findings"]) > 0
 
 
-@pytest.mark.parametrize(("error", "code"), [(ServiceError, 3), (StoreError, 3), (UsageError, 2)])
+@pytest.mark.parametrize(("error", "code"), [(ServiceError, 3), (StoreError, 3), (RulesError, 3), (UsageError, 2)])
 async def test_what_stops_a_command_decides_on_its_exit_code(
     error: type[Exception], code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

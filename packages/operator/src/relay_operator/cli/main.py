@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from relay import __version__
 from relay.config.clients import switch_off_sdk_tracing
-from relay.core.errors import ServiceError, SettingsError, StoreError, UsageError
+from relay.core.errors import ServiceError, SettingsError, SourceError, StoreError, UsageError
 from relay_operator.cli import check, console, deadletters, explain, install, quarantine, replay, smoke
 from relay_operator.cli import run as worker
 from relay_operator.cli.arguments import Commands, Parser, invocation_of, with_files
@@ -68,7 +68,7 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str], ter
     by = invocation_of(arguments)
     try:
         result: Result = await arguments.run(arguments, with_files(environment, arguments.env_file), terminal)
-    except (UsageError, SettingsError, ServiceError, StoreError) as error:
+    except (UsageError, SettingsError, ServiceError, StoreError, SourceError) as error:
         said = error.sentence.render(by)
         terminal.note(f"error: {said}")
         code = ExitCode.USAGE if isinstance(error, UsageError | SettingsError) else ExitCode.SERVICE
