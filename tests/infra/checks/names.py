@@ -313,6 +313,50 @@ def the_parameter_files_have_what_the_page_says_to_edit(project: Project) -> Non
         of_subscriptions = {name for each in given["subscriptions"] for name in each}
         assert named >= {"operatorPrincipalIds", "writerPrincipalIds", "operatorEmails", "runbook"}
         assert named <= given.keys() | of_subscriptions, kind
+        # The worker of an SQL outbox is deployed for the same operators.
+        of_sql = project.parameters(f"sql.{kind}.bicepparam")
+        assert of_sql.keys() >= {"operatorPrincipalIds", "operatorPrincipalType", "operatorEmails", "runbook"}, (
+            kind
+        )
+        assert of_sql["operatorPrincipalType"] == said
+
+
+@check
+def only_a_trial_has_the_subscription_of_the_sample(project: Project) -> None:
+    """Nobody receives from it: what it has is dead-lettered in the end, and raises an alert."""
+    for name in ("main", "sql"):
+        [default] = re.findall(
+            r"^param subscriptions array = (\[.*?^\])", project.files[f"{name}.bicep"], re.M | re.S
+        )
+        assert re.findall(r"^    (\w+): (.*)", default, re.M) == [("name", "'all'")], name
+        of_production = project.parameters(f"{name}.production.bicepparam")["subscriptions"]
+        assert [each["name"] for each in of_production] == ["all"], name
+        assert not {"action", "filter"} & {key for each in of_production for key in each}, name
+
+
+@check
+def azd_deploys_into_a_group_that_exists(project: Project) -> None:
+    """With a name in AZURE_RESOURCE_GROUP, azd creates no group."""
+    page = (project.root / "docs/deployment.md").read_text(encoding="utf-8")
+    [block] = [each for each in re.findall(r"^```sh\n(.*?)^```", page, re.M | re.S) if "\nazd up\n" in each]
+    before = block.partition("\nazd up\n")[0]
+
+    [group] = re.findall(r"^azd env set AZURE_RESOURCE_GROUP (\S+)$", before, re.M)
+    assert re.search(rf"^az group create -n {group} -l \S+$", before, re.M)
+
+
+@check
+def the_page_names_the_versions_of_the_tools(project: Project) -> None:
+    page = (project.root / "docs/deployment.md").read_text(encoding="utf-8")
+    tools = dict(re.findall(r"^\| ([^|]+?) \| (.+) \|$", page.partition("| tool | version |")[2], re.M))
+    workflow = (project.root / ".github/workflows/ci.yml").read_text(encoding="utf-8")
+    tested = sorted((re.findall(r'"(3\.\d+)"', workflow)), key=lambda each: int(each.partition(".")[2]))
+    [of_app] = re.findall(r"^ +version: '(3\.\d+)'", project.files["modules/functions.bicep"], re.M)
+
+    assert tools["Python"] == f"{tested[0]} to {tested[-1]}; the function app runs on {of_app}"
+    assert re.match(r"1\.\d+\.\d+ or later", tools["azd"])
+    assert re.match(r"4; 4\.\d+\.\d+ takes \[Python 3\.\d+ to 3\.\d+\]", tools["Azure Functions Core Tools"])
+    assert re.match(r"0\.\d+ or later", tools["Bicep, of the Azure CLI"])
 
 
 @check
