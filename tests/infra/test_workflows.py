@@ -46,7 +46,9 @@ def commands(workflow: Any) -> str:
 
 
 def test_there_is_a_workflow_for_each_purpose() -> None:
-    assert [file.stem for file in WORKFLOWS] == ["ci", "deploy", "docs", "emulators", "infra", "release", "weekly"]
+    assert [file.stem for file in WORKFLOWS] == [
+        *("ci", "deploy", "docs", "emulators", "infra", "newest", "release", "weekly"),
+    ]
 
 
 PERMISSIONS = {
@@ -60,6 +62,8 @@ COMMANDS = {
     "gh release create": {"contents": "write"},
     "gh release download": {"contents": "read"},
     "gh attestation verify": {"attestations": "read"},
+    # It runs gh issue.
+    ".ci/newest.py report": {"issues": "write"},
 }
 """The permissions of a command."""
 
@@ -77,6 +81,17 @@ def needed(job: Any) -> dict[str, str] | None:
             found |= needed(inner) or {}
     checks_out = any(step.get("uses", "").startswith("actions/checkout@") for step in job.get("steps", []))
     return ({"contents": "read"} if checks_out else {}) | found if found else None
+
+
+def test_the_newest_packages_run_in_a_job_that_may_write_nothing() -> None:
+    jobs = read(ROOT / ".github/workflows/newest.yml")["jobs"]
+
+    assert "permissions" not in jobs["packages"]
+    assert ".ci/newest.py try found.json" in [step.get("run") for step in jobs["packages"]["steps"]]
+    assert jobs["host"]["uses"] == "./.github/workflows/emulators.yml"
+    # The issue tells of a job that did not end too.
+    assert (jobs["report"]["if"], jobs["report"]["needs"]) == ("always()", ["packages", "host"])
+    assert {name for name, job in jobs.items() if "issues" in job.get("permissions", {})} == {"report"}
 
 
 def test_every_job_has_the_least_permissions(workflow: Any) -> None:
