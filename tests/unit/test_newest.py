@@ -137,6 +137,13 @@ def test_without_a_difference_or_a_failure_there_is_no_issue(newest: ModuleType)
     assert newest.describe(newest.Found([version(newest)], []), "success", LINK) is None
 
 
+@pytest.mark.parametrize("host", ["failure", "cancelled", "skipped"])
+def test_a_host_that_did_not_succeed_is_enough_for_an_issue(newest: ModuleType, host: str) -> None:
+    text = newest.describe(newest.Found([version(newest)], []), host, LINK)
+
+    assert f"official emulators: `{host}`" in text
+
+
 @pytest.mark.parametrize("known", ["0.9.0", None])
 def test_the_issue_has_the_versions_that_differ(newest: ModuleType, known: str | None) -> None:
     same = newest.Version("@azure/cosmos", "4.9.3", "4.9.3")
