@@ -27,6 +27,7 @@ extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
+    "sphinx_copybutton",
     "docs.site.order",
     "docs.site.links",
     "docs.site.diagrams",
@@ -82,6 +83,10 @@ autodoc_default_options = {"members": True}
 autoclass_content = "both"
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
+
+# Commands are copied without their prompt, and output, which has no language, not at all.
+copybutton_prompt_text = "$ "
+copybutton_selector = "div:not(.highlight-text) > div.highlight > pre"
 
 # Addresses of this machine are no links to other sites. GitHub adds the anchors of a page by script.
 linkcheck_ignore = [r"https?://(127\.0\.0\.1|localhost)[:/]"]

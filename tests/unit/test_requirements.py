@@ -14,6 +14,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from docs.site.public_names import MODULES
 from local.make_venv import BESIDE_LOCAL, included, read_groups, requirements
 from tests.support.pages import ROOT
 
@@ -37,6 +38,7 @@ _NEEDED = {
         "tests.conftest",
     ),
     "spec": ("verification.spec",),
+    "docs": ("docs.site", *MODULES),
 }
 # For pytest; with SOURCE=sql; run by the Functions worker.
 _NOT_RUN = {

@@ -140,6 +140,15 @@ def test_a_picture_has_a_variant_for_dark_pages(site: Path) -> None:
     assert images == {"light": "../_images/order.png", "dark": "../_images/order-dark.png"}
 
 
+def test_code_has_a_copy_button_and_output_none(site: Path) -> None:
+    page = (site / "docs/orders.html").read_text(encoding="utf-8")
+    script = (site / "_static/copybutton.js").read_text(encoding="utf-8")
+
+    assert 'src="../_static/copybutton.js' in page
+    assert '<div class="highlight-sh notranslate"><div class="highlight"><pre>' in page
+    assert "div:not(.highlight-text) > div.highlight > pre" in script
+
+
 def test_a_diagram_is_a_picture_that_says_what_it_shows(site: Path) -> None:
     page = (site / "docs/decisions/0001-parcels.html").read_text(encoding="utf-8")
 
@@ -174,7 +183,7 @@ def test_the_order_is_that_of_the_readmes(site: Path) -> None:
         ("Understand", ""),
         ("", "docs/decisions/README.html"),
         ("", "docs/decisions/0001-parcels.html"),
-        ("Reference", ""),
+        ("Python API", ""),
         ("", "docs/site/reference/shop.html"),
     ]
 
