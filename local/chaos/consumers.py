@@ -17,6 +17,7 @@ from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 from azure.servicebus.exceptions import OperationTimeoutError
 
+from inbox.cancellation import end_tasks
 from local.chaos.contents import Contents
 from local.chaos.edge_cases import CONSUMER_SETTLED_LATE, CONSUMER_SETTLED_REORDERED
 from local.chaos.history import Histories, Receipt
@@ -63,18 +64,26 @@ class Consumer:
     async def consume(self) -> None:
         """Receive until cancelled."""
         while True:
-            receiver = self._receiver()
+            session = asyncio.create_task(self._receive_session())
             try:
-                async with asyncio.timeout(_SESSION_S):
-                    await receiver.__aenter__()
-                    await self._drain(receiver)
-            except OperationTimeoutError:
-                pass  # no session had messages
-            except (AzureError, OSError, ValueError, KeyError, TypeError, AttributeError):
-                # Under faults, azure-servicebus 7.15.0 raises all of these. Unsettled messages are redelivered.
-                await asyncio.sleep(_PAUSE_S)
+                await asyncio.wait({session}, timeout=_SESSION_S)
             finally:
-                await _close(receiver)
+                await end_tasks([session])
+            if not session.cancelled():
+                session.result()
+
+    async def _receive_session(self) -> None:
+        receiver = self._receiver()
+        try:
+            await receiver.__aenter__()
+            await self._drain(receiver)
+        except OperationTimeoutError:
+            pass  # no session had messages
+        except (AzureError, OSError, ValueError, KeyError, TypeError, AttributeError):
+            # Under faults, azure-servicebus 7.15.0 raises all of these. Unsettled messages are redelivered.
+            await asyncio.sleep(_PAUSE_S)
+        finally:
+            await _close(receiver)
 
     def _receiver(self) -> ServiceBusReceiver:
         options: dict[str, Any] = {
