@@ -285,6 +285,7 @@ async def test_events_that_are_stale_are_said_to_be_in_their_stream(relayed: Cou
     ):
         response = await client.get("/events.json")
         assert b'"id":"a"' in (await next_message(response))[1]
+        assert (await next_message(response))[0] == b"now"
         relayed.outbox.fails = "the account does not answer"
         await relayed.observer.look()
         name, data = await next_message(response)
