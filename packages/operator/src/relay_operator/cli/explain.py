@@ -10,7 +10,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from relay.config.settings import Settings
+from relay.config.settings import SERVICEBUS, Settings
+from relay.config.streams import APP, read_file
 from relay.core.documents import SourceDocument, StoredDocument
 from relay.core.errors import StoreError, UsageError
 from relay.core.events import Reason, Rejected
@@ -31,9 +32,11 @@ examples:
   python -m relay explain '/shop 7f3a' --key order-7
   python -m relay explain event.json --stream audit --json
 
-FILE has the document as the outbox stores it, as JSON; in SQL, an object with the columns of the row. With --key,
-the event is looked for in the outbox by its id, the message id. For each stream the rule that counts is shown, and
-the message as it would be sent, with its properties and its body. Nothing is sent or written."""
+FILE has the document as the outbox stores it, as JSON; in SQL, an object with the columns of the row. It needs
+neither COSMOS nor SQL nor SERVICEBUS: without an outbox, the rules of relay.toml as they are count, and an object
+with partition_key is a row. With --key, the event is looked for in the outbox by its id, the message id. For each
+stream the rule that counts is shown, and the message as it would be sent, with its properties and its body.
+Nothing is sent or written."""
 
 
 def add_to(commands: Commands) -> None:
@@ -44,8 +47,15 @@ def add_to(commands: Commands) -> None:
 
 
 async def run(arguments: argparse.Namespace, environment: Mapping[str, str], _: Terminal) -> Result:
-    streams = chosen_streams(arguments, environment)
     stored = _in_file(arguments.event) if arguments.key is None else None
+    if stored is None:
+        streams = chosen_streams(arguments, environment)
+    else:
+        absent = _absent(environment, stored)
+        streams = chosen_streams(arguments, {**environment, **absent})
+        if absent.keys() & _OUTBOXES.keys():
+            # The rules of the file count: those of the time of the commit are in the outbox.
+            streams = [replace(each, rules=None) for each in streams]
     explained = []
     for stream in streams:
         for source, backend in each_outbox(stream):
@@ -62,6 +72,36 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str], _: 
     aside = any(each["outcome"] == "quarantine" for each in explained)
     lines = [line for each in explained for line in _lines(each)]
     return Result(ExitCode.FINDINGS if aside else ExitCode.OK, {"streams": explained}, lines)
+
+
+_SERVICE_BUS = "Endpoint=sb://127.0.0.1:1/;SharedAccessKeyName=none;SharedAccessKey=bm9uZQ=="
+_OUTBOXES = {
+    "COSMOS": "AccountEndpoint=https://127.0.0.1:1/;AccountKey=bm9uZQ==",
+    "SQL": "postgresql://none@127.0.0.1:1/none",
+}
+"""Connection strings that lead nowhere: nothing connects to explain a file."""
+
+
+def _absent(environment: Mapping[str, str], stored: StoredDocument) -> dict[str, str]:
+    """Return connections to nowhere for the services that are not set, which the event of a file does not need.
+
+    Raises:
+        SettingsError: relay.toml is wrong.
+    """
+    _, found = read_file(environment, APP)
+    connections = {each.connection for each in found.destinations.values()} or {SERVICEBUS}
+    missing = {name: _SERVICE_BUS for name in connections if not _is_set(environment, name)}
+    kinds = {each.kind.upper() for each in found.sources.values() if each.kind is not None}
+    if not kinds and not any(_is_set(environment, name) for name in _OUTBOXES):
+        is_row = "partition_key" in stored and "partitionKey" not in stored
+        kinds = {"SQL" if is_row else "COSMOS"}
+    return missing | {name: _OUTBOXES[name] for name in kinds if not _is_set(environment, name)}
+
+
+def _is_set(environment: Mapping[str, str], name: str) -> bool:
+    return any(
+        value.strip() for each, value in environment.items() if each == name or each.startswith(f"{name}__")
+    )
 
 
 def _in_file(name: str) -> StoredDocument:
