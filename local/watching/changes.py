@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from outbox_emulators.shell import as_json, printable
-from relay_operator.console.commit_times import started_at, took_s, written_moment
+from relay_operator.console.commit_times import NO_START, started_at, took_s, written_moment
 
 # Maximum number of events remembered. The stream has only the latest ones.
 _REMEMBERED = 10_000
@@ -32,6 +32,7 @@ class Change:
         after_s: Seconds since its commit, as the console counts them; None if that is not known well enough.
         subscription: Where, from `at` on.
         reason: Why, of an event that was set aside or dead-lettered.
+        not_measured: Why `after_s` is None, of an event that was accepted.
     """
 
     id: str
@@ -43,6 +44,7 @@ class Change:
     after_s: float | None = None
     subscription: str | None = None
     reason: str | None = None
+    not_measured: str | None = None
 
     def as_line(self) -> str:
         """Return one line for a person, in local time."""
@@ -52,6 +54,8 @@ class Change:
         words = _WORDS.get(self.what, self.what)
         known = self.after_s is not None and self.what != "committed"
         after = f", after {_span(self.after_s or 0.0)}" if known else ""
+        if self.not_measured is not None:
+            after = f", not measured: {self.not_measured}"
         why = "" if self.reason is None else f": {self.reason}"
         return printable(
             f"{at:<12}  {self.partition_key}{number}  {self.action or '-'}  {words}{where}{why}{after}  {self.id}"
@@ -75,6 +79,7 @@ class Change:
                 "reason": self.reason,
                 "at": at,
                 "latencyMs": None if self.after_s is None else round(self.after_s * 1000, 1),
+                "notMeasured": self.not_measured,
                 "earlier": earlier,
             }
         )
@@ -136,7 +141,8 @@ def _all(tracked: Mapping[str, Any]) -> Iterator[Change]:
     accepted = [each["accepted_at"] for each in tracked["deliveries"] if each["accepted_at"] is not None]
     if tracked["stage"] == "published" or accepted:
         # The topic may have it before the relay has stored that it is done.
-        yield change("accepted", min(accepted, default=tracked["published_at"]))
+        found = change("accepted", min(accepted, default=tracked["published_at"]))
+        yield found if found.after_s is not None else replace(found, not_measured=_why_not_measured(tracked))
     elif tracked["stage"] == "discarded":
         yield change("discarded", written_moment(removed.get("at")), reason=removed.get("why") or None)
     elif tracked["stage"] != "committed":
@@ -146,6 +152,17 @@ def _all(tracked: Mapping[str, Any]) -> Iterator[Change]:
         yield change("at", delivery["accepted_at"], where)
         if delivery["arrival"] != "waiting":
             yield change(delivery["arrival"], delivery["at"], where, delivery["reason"])
+
+
+def _why_not_measured(tracked: Mapping[str, Any]) -> str | None:
+    """Return why there is no latency of an event that was accepted."""
+    if tracked["not_measured"] is not None:
+        return str(tracked["not_measured"])
+    event = tracked["event"]
+    if event is None or tracked["removed"] is not None:
+        return None
+    # The console says it only of an event that the relay is known to have passed.
+    return NO_START if started_at(event["committed_at"], event["created_at"]) is None else None
 
 
 def _span(seconds: float) -> str:

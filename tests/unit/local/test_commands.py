@@ -16,6 +16,7 @@ from local.watching.changes import Change, Changes, staleness
 from local.watching.command import Watching
 from outbox import InvalidDocument
 from relay_operator.console import formatting
+from relay_operator.console.commit_times import NO_START
 from relay_operator.console.model import Flow, Snapshot, Stage, Tracked
 from relay_operator.console.pages import ConsoleSettings, Pages
 from relay_operator.console.stream import encoded
@@ -82,7 +83,13 @@ EVENT = {
 
 
 def tracked(stage: str = "committed", **more: Any) -> dict[str, Any]:
-    empty: dict[str, Any] = {"published_at": None, "quarantined": None, "removed": None, "deliveries": []}
+    empty: dict[str, Any] = {
+        "published_at": None,
+        "quarantined": None,
+        "removed": None,
+        "deliveries": [],
+        "not_measured": None,
+    }
     return {"id": "e", "stage": stage, "event": EVENT, **empty, **more}
 
 
@@ -121,6 +128,15 @@ def test_what_a_subscription_has_was_accepted_even_before_the_checkpoint_says_so
         "accepted",
         "at",
     ]
+
+
+def test_watch_says_why_there_is_no_time_even_before_the_checkpoint() -> None:
+    unknown = {**tracked("committed", deliveries=[delivery()]), "event": {**EVENT, "created_at": None}}
+
+    changes = {change.what: change for change in Changes().of(unknown)}
+
+    assert (changes["accepted"].after_s, changes["accepted"].not_measured) == (None, NO_START)
+    assert changes["at"].not_measured is None
 
 
 def test_an_event_in_quarantine_is_told_with_its_reason() -> None:
@@ -242,3 +258,9 @@ def test_the_page_and_watch_count_from_the_same_moment(
     assert ("createdAt is missing" in recent) is (took == formatting.UNKNOWN)
     assert formatting.span(accepted.after_s) == took
     assert formatting.span(changes["accepted"].after_s) == took
+    reason = NO_START if took == formatting.UNKNOWN else None
+    assert (state.not_measured, changes["accepted"].not_measured) == (reason, reason)
+    assert accepted.why == (reason and f"not measured: {reason}")
+    assert json.loads(encoded(state))["not_measured"] == reason
+    assert (f", not measured: {reason}  e" in changes["accepted"].as_line()) is (reason is not None)
+    assert json.loads(changes["accepted"].as_json())["notMeasured"] == reason

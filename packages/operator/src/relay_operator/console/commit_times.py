@@ -12,6 +12,9 @@ from datetime import datetime
 # A writer makes an event shortly before its commit, which may be in the next second.
 _BEFORE_COMMIT_S = 1.0
 
+NO_START = "data.createdAt is missing, or not in the second of the commit"
+"""Why `started_at` is None of an event that was committed."""
+
 
 def started_at(committed_at: float | None, created_at: str | None) -> float | None:
     """Return the start of an event's latency in seconds since 1970, or None if it is not known well enough.

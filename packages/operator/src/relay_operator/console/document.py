@@ -12,8 +12,8 @@ from relay_operator.console.model import Snapshot, Timeline, Tracked
 def members(value: Snapshot | Timeline | Tracked) -> dict[str, Any]:
     """Return the members of the JSON object of a value.
 
-    An event has its `state` as well, as the page shows it. A snapshot has the `version` of the console, which
-    `python -m relay --version` prints, and no earlier events.
+    An event has its `state` as well, as the page shows it, and `not_measured`: why no time is known.
+    A snapshot has the `version` of the console, which `python -m relay --version` prints, and no earlier events.
     """
     match value:
         case Snapshot():
@@ -23,4 +23,4 @@ def members(value: Snapshot | Timeline | Tracked) -> dict[str, Any]:
         case Timeline():
             return {**asdict(replace(value, events=())), "events": list(map(members, value.events))}
         case Tracked():
-            return {**asdict(value), "state": value.state}
+            return {**asdict(value), "state": value.state, "not_measured": value.not_measured}

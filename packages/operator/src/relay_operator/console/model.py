@@ -15,8 +15,9 @@ from relay.backends.findings import Finding
 from relay.backends.outbox import Committed, cut_text, id_name, key_name
 from relay.core.events import Reason
 from relay.quarantine.items import RecordSummary
-from relay_operator.console.commit_times import took_s
+from relay_operator.console.commit_times import NO_START, took_s
 from relay_operator.console.history import History
+from relay_operator.console.rates import LATENCY_S
 from relay_operator.console.truncation import DETAIL, REASON
 from relay_operator.outcomes import Outcome, Removed
 
@@ -226,6 +227,16 @@ class Snapshot:
     history: History = field(default_factory=History)
     removals: Sequence[RemovedRecord] = ()
 
+    @property
+    def no_latency(self) -> str | None:
+        """Why there is no latency of the last minute; None if there is one, or if nothing was read yet."""
+        if self.flow.latency_p50_ms is not None or self.flow.published is None:
+            return None
+        lately = [each for each in self.recent if each.was_accepted_since(self.at - LATENCY_S)]
+        if not lately:
+            return "no event was accepted in the last minute"
+        return next((each.not_measured for each in lately if each.not_measured), None)
+
     def known_of(self, figure: str) -> Known:
         """Return the time at which a figure was known, by its name."""
         return self.known.get(figure, UNKNOWN)
@@ -376,6 +387,15 @@ class Tracked:
             return EventState.DELIVERED if arrivals == {Arrival.DELIVERED} else EventState.ACCEPTED
         return EventState(self.stage)
 
+    def was_accepted_since(self, moment: float) -> bool:
+        """Return True if the topic accepted the event then or later, as far as is known."""
+        if self.stage is not Stage.PUBLISHED:
+            return False
+        at = self.published_at
+        if at is None:
+            at = None if self.event is None else self.event.committed_at
+        return at is not None and at >= moment
+
     @property
     def took_s(self) -> float | None:
         """Seconds from the commit to the topic; None if that was not measured, or an operator came between."""
@@ -394,9 +414,7 @@ class Tracked:
             return "the outbox does not have the event any more"
         if self.published_at is None:
             return "it was accepted before the console looked"
-        return (
-            "the outbox has the second of the commit only, and data.createdAt is missing or does not agree with it"
-        )
+        return NO_START
 
 
 @dataclass(frozen=True, slots=True)

@@ -268,6 +268,7 @@ def _values(snapshot: Snapshot, query: PageQuery = EVERYTHING) -> dict[str, Any]
         "recent": query.events.chosen(snapshot).recent,
         "searched": len(snapshot.recent) + len(snapshot.earlier),
         "flow": snapshot.flow,
+        "no_latency": snapshot.no_latency,
         "known": {figure: snapshot.known_of(figure) for figure in FIGURES},
         "status": headline(snapshot),
         "stale_since": stale_since(snapshot),

@@ -6,7 +6,8 @@ import math
 from collections import Counter, deque
 
 _RATE_S = 10
-_LATENCY_S = 60.0
+LATENCY_S = 60.0
+"""Seconds of which there are latencies."""
 
 # Maximum number of latencies kept; beyond it, the oldest of the minute are dropped.
 _LATENCIES = 2000
@@ -38,7 +39,7 @@ class Latencies:
 
     def percentiles(self, now: float) -> tuple[float | None, float | None]:
         """p50 and p99; None if there is none."""
-        while self._kept and self._kept[0][0] < now - _LATENCY_S:
+        while self._kept and self._kept[0][0] < now - LATENCY_S:
             self._kept.popleft()
         ordered = sorted(latency for _, latency in self._kept)
         if not ordered:

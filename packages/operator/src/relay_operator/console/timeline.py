@@ -301,7 +301,8 @@ def steps(tracked: Tracked) -> Sequence[Step]:
     if accepted is None:
         accepted = tracked.published_at
     if tracked.stage is Stage.PUBLISHED or accepted is not None:
-        found.append(Step("accepted", "Accepted", accepted, after_s=tracked.took_s))
+        why = None if tracked.not_measured is None else f"not measured: {tracked.not_measured}"
+        found.append(Step("accepted", "Accepted", accepted, after_s=tracked.took_s, why=why))
     elif tracked.stage is Stage.COMMITTED and not tracked.deliveries:
         found.append(Step("accepted", "Not yet accepted", done=False))
     return [*found, *(_arrived(each, accepted) for each in tracked.deliveries)]
