@@ -116,7 +116,7 @@ def by_number(_: BlockingConnection, node: Management) -> Message:
     """Receive the deferred message of the queue, the first one that it got."""
     answer = node.ask(
         "receive-by-sequence-number",
-        sequence_numbers=Array(UNDESCRIBED, Data.LONG, 1),  # type: ignore[arg-type]
+        sequence_numbers=Array(cast(Any, UNDESCRIBED), Data.LONG, 1),
         receiver_settle_mode=uint(1),
     )
     [taken] = answer.body["messages"]
