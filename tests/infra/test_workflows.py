@@ -214,12 +214,15 @@ COMPONENTS = {
     "outbox": "packages/outbox/pyproject.toml",
     "inbox": "packages/inbox/pyproject.toml",
     "emulators": "packages/emulators/pyproject.toml",
+    "changefeed": "changefeed/pyproject.toml",
 }
 
 
 def test_a_tag_releases_the_component_that_it_names_after_the_tests() -> None:
     release = read(ROOT / ".github/workflows/release.yml")
     documented = (ROOT / "docs/releasing.md").read_text(encoding="utf-8")
+
+    supported = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
 
     # YAML 1.1 reads the key `on` as true.
     assert release[True]["push"]["tags"] == [f"{name}-v*" for name in COMPONENTS]
@@ -230,6 +233,7 @@ def test_a_tag_releases_the_component_that_it_names_after_the_tests() -> None:
         version = tomllib.loads((ROOT / file).read_text(encoding="utf-8"))["project"]["version"]
         assert re.fullmatch(r"\d+\.\d+\.\d+", version)
         assert f"| `{file}` | `{name}-v{version}` |" in documented
+        assert f"(`{name}-v…`)" in supported
 
 
 @pytest.mark.parametrize(
@@ -239,6 +243,7 @@ def test_a_tag_releases_the_component_that_it_names_after_the_tests() -> None:
         ("outbox-v{}", "packages/outbox"),
         ("inbox-v{}", "packages/inbox"),
         ("emulators-v{}", "packages/emulators"),
+        ("changefeed-v{}", "changefeed"),
     ],
 )
 def test_a_tag_has_to_match_the_version_of_its_component(tag: str, folder: str, tmp_path: Path) -> None:
