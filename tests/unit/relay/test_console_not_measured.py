@@ -24,9 +24,9 @@ def measures(recent: list[Tracked], **flow: float | None) -> str:
     snapshot = Snapshot(
         1,
         NOON,
-        Flow(NOON - 3600, **{"published": 5, **flow}),
+        Flow(NOON - 3600, **{"published": 5, **flow}),  # type: ignore[arg-type]
         recent=recent,
-        known=current(NOON),  # type: ignore[arg-type]
+        known=current(NOON),
     )
     return Pages("t", ConsoleSettings(), formatting.Commands(), ()).sections(snapshot)["measures"]
 

@@ -294,8 +294,8 @@ def steps(tracked: Tracked) -> Sequence[Step]:
     if tracked.removed is not None:
         found.append(_removed(tracked.removed))
     if tracked.stage is Stage.EXPIRED and tracked.event is not None:
-        why = "its time to live ended before the relay was seen to pass it"
-        found.append(Step(tracked.stage, "Expired", tracked.event.expires_at, why=why))
+        expired = "its time to live ended before the relay was seen to pass it"
+        found.append(Step(tracked.stage, "Expired", tracked.event.expires_at, why=expired))
     # The broker's own time if a subscription has it.
     accepted = accepted_at(tracked.deliveries)
     if accepted is None:
