@@ -15,7 +15,7 @@ class InMemoryContents:
         stored: The bodies by name.
         broken: Nothing can be stored.
         hangs: Nothing is answered.
-        bytes_s: Bytes a second at which it takes each content; None if it takes no time.
+        bytes_s: Bytes a second at which it takes each content, by `virtual_time`; None if it takes no time.
         closed: Whether it was closed.
     """
 

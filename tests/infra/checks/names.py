@@ -337,7 +337,7 @@ def only_a_trial_has_the_subscription_of_the_sample(project: Project) -> None:
 @check
 def azd_deploys_into_a_group_that_exists(project: Project) -> None:
     """With a name in AZURE_RESOURCE_GROUP, azd creates no group."""
-    page = (project.root / "docs/deployment.md").read_text(encoding="utf-8")
+    page = (project.root / "docs/tutorials/deploy.md").read_text(encoding="utf-8")
     [block] = [each for each in re.findall(r"^```sh\n(.*?)^```", page, re.M | re.S) if "\nazd up\n" in each]
     before = block.partition("\nazd up\n")[0]
 
