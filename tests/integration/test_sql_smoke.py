@@ -143,3 +143,27 @@ async def test_a_table_without_the_columns_is_wrong_usage(environment: dict[str,
 
     assert run.code == 2
     assert "has no column partition_key, data" in run.err
+
+
+async def test_an_event_that_a_trigger_puts_on_the_feed_is_on_it_once(
+    environment: dict[str, str], sql: SqlDeployment
+) -> None:
+    sql.create()
+    sql.connection.execute(
+        f"""
+        create function outbox.put_on_feed() returns trigger
+        language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+        begin
+            insert into {OUTBOX} (shard_id, id) values (1, new.id);
+            return null;
+        end $$;
+        create trigger put_on_feed after insert on {TABLE} for each row execute function outbox.put_on_feed()
+        """
+    )
+    async with working(Settings.from_environment(environment)):
+        runs = [await smoke(environment, "--json") for _ in range(4)]
+        await sql.until_passed()
+
+    assert [(run.code, run.json["leftBehind"]) for run in runs] == [(0, [])] * 4
+    assert sql.rows(f"select shard_id from {FEED}") == [(1,)] * 4
+    assert sql.rows("select id from relay.item where type = 'quarantinedEvent'") == []

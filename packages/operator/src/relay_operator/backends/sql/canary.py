@@ -26,7 +26,10 @@ _POLL_S = 0.2
 
 
 class SqlCanary:
-    """An event table and its feed; all events go to one shard. `outbox.Canary` says what each method does."""
+    """An event table and its feed. `outbox.Canary` says what each method does.
+
+    All events go to one shard, unless a trigger of the event table puts them on the feed.
+    """
 
     def __init__(
         self,
@@ -36,8 +39,18 @@ class SqlCanary:
         shard_id: int | None = None,
         *,
         key: Sequence[str] = ("id",),
+        sees_outbox: bool = False,
     ) -> None:
-        """Create the canary; `columns` are the types of the event table's columns, `key` its primary key."""
+        """Create the canary.
+
+        Args:
+            session: A session of a login that may write events.
+            feed: The feed.
+            columns: The types of the event table's columns, by name.
+            shard_id: The shard of its events; None for a random one.
+            key: The primary key of the event table.
+            sees_outbox: Whether the login may select from the outbox table of the feed.
+        """
         self._session = session
         self._feed = feed
         self._columns = columns
@@ -47,11 +60,13 @@ class SqlCanary:
         self._tables = tables_of(session.dialect, feed)
         self._id_column = self._fields.column_of("id")
         self._of_id = f"from {self._tables.events} where {session.dialect.quoted(self._id_column)} = ?"
-        self._cursors: dict[str, bytes] = {}
+        self._sees_outbox = sees_outbox
+        # By the id of an event: its shard, and the cursor there before it was written.
+        self._places: dict[str, tuple[int, bytes]] = {}
 
     async def write(self, document: dict[str, Any], /) -> SourceDocument:
         with explaining(self._feed):
-            cursor = await self._cursor()
+            place = self._shard_id, await self._cursor(self._shard_id)
         identifier = document[self._id_column]
         values = self._row(document) if self._fields.names_fields else self._usual_row(document)
         columns = ", ".join(map(self._session.dialect.quoted, values))
@@ -59,9 +74,13 @@ class SqlCanary:
         try:
             await self._session.execute(Statement("begin transaction"))
             await self._session.execute(Statement(event, list(values.values())))
-            await run_async(self._session, self._tables.append(self._shard_id, identifier, self._key))
+            shard_id = await self._shard_by_trigger(identifier)
+            if shard_id is None:
+                await run_async(self._session, self._tables.append(self._shard_id, identifier, self._key))
+            else:
+                place = shard_id, await self._cursor(shard_id)
             # It comes behind everything that the relay has published so far.
-            self._cursors[identifier] = cursor
+            self._places[identifier] = place
             await self._session.execute(Statement("commit"))
         except ChangefeedError as error:
             raise ServiceError(
@@ -72,6 +91,14 @@ class SqlCanary:
             ) from error
         with explaining(self._feed):
             return await self._stored(document)
+
+    async def _shard_by_trigger(self, identifier: str) -> int | None:
+        """Return the shard in which a trigger of the event table has put an event, or None if none has."""
+        if not self._sees_outbox:
+            return None
+        column = self._session.dialect.quoted(self._id_column)
+        rows = await self._execute(f"select shard_id from {self._tables.outbox} where {column} = ?", identifier)
+        return rows[0][0] if rows else None
 
     async def _stored(self, document: dict[str, Any]) -> SourceDocument:
         """Return the event as the relay reads it."""
@@ -109,7 +136,7 @@ class SqlCanary:
     async def remove(self, document: dict[str, Any], /) -> str | None:
         """Delete the event once the relay has passed it: before, the relay would find a row that is gone."""
         identifier = document[self._id_column]
-        if identifier not in self._cursors:
+        if identifier not in self._places:
             return None
         names_fields = self._fields.names_fields
         key = self._fields.of_columns("key")[0].find(document) if names_fields else document["partitionKey"]
@@ -128,15 +155,13 @@ class SqlCanary:
 
     async def _passed(self, identifier: str) -> bool:
         """Return True if the event has a position that the relay has passed."""
-        cursor = self._cursors[identifier]
-        found = await run_async(self._session, self._tables.position(self._shard_id, cursor, identifier))
-        return found is not None and found <= await self._cursor()
+        shard_id, cursor = self._places[identifier]
+        found = await run_async(self._session, self._tables.position(shard_id, cursor, identifier))
+        return found is not None and found <= await self._cursor(shard_id)
 
-    async def _cursor(self) -> bytes:
-        claim = (await AsyncConsumer(self._session, self._feed.feed, self._feed.consumer).existing()).get(
-            self._shard_id
-        )
-        return START if claim is None else claim.cursor
+    async def _cursor(self, shard_id: int) -> bytes:
+        claims = await AsyncConsumer(self._session, self._feed.feed, self._feed.consumer).existing()
+        return claims[shard_id].cursor if shard_id in claims else START
 
     async def _execute(self, text: str, *values: object) -> Any:
         return (await self._session.execute(Statement(text, values))).rows
@@ -152,13 +177,15 @@ async def open_canary(feed: SqlFeed) -> AsyncIterator[SqlCanary]:
             catalog = catalog_of(feed.connection_string)
             rows = (await session.execute(catalog.columns(feed.feed))).rows
             keys = (await session.execute(catalog.primary_key(feed.feed))).rows
+            objects = (await session.execute(catalog.objects(feed.feed, feed.quarantine_table))).rows
+        sees_outbox = any(purpose == "outbox" and may_select for purpose, _, may_select, *_ in objects)
         columns = {name: kind for name, kind, *_ in rows}
         fields = feed.selection.fields
         own = [fields.column_of(name) for name in ("id", "key", "data")]
         needed = own if fields.names_fields else REQUIRED_COLUMNS
         if missing := [name for name in needed if name not in columns]:
             raise UsageError(f"{feed.feed} has no column {', '.join(missing)}: run ", CHECK)
-        yield SqlCanary(session, feed, columns, key=[name for name, _ in keys])
+        yield SqlCanary(session, feed, columns, key=[name for name, _ in keys], sees_outbox=sees_outbox)
     finally:
         await session.close()
 
