@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,12 +23,14 @@ needs_shell = pytest.mark.skipif(
 
 
 @pytest.fixture
-def reader(tmp_path: Path) -> Iterator[Reader]:
-    reader = Reader((tmp_path / "clone").resolve())
-    try:
-        yield reader
-    finally:
-        reader.leave()
+def reader() -> Iterator[Reader]:
+    # Not below tmp_path: each start of pytest closes that to PostgreSQL's user again, in which it runs as root.
+    with tempfile.TemporaryDirectory(prefix="tutorial-", ignore_cleanup_errors=True) as folder:
+        reader = Reader(Path(folder).resolve() / "clone")
+        try:
+            yield reader
+        finally:
+            reader.leave()
 
 
 @needs_shell
