@@ -59,11 +59,11 @@ async def run(arguments: argparse.Namespace) -> int:
             await until_done(watching.follow(_events(url)))
     except Stopped:
         return 0
-    except TimeoutError:
-        print(f"{watching.progress(arguments.timeout)} {_next(arguments.env_file)}", file=sys.stderr)
-        return 1
     except (aiohttp.ClientError, EOFError) as error:
         print(f"The local stack does not answer any more: {error or type(error).__name__}", file=sys.stderr)
+        return 1
+    except TimeoutError:
+        print(f"{watching.progress(arguments.timeout)} {_next(arguments.env_file)}", file=sys.stderr)
         return 1
     return 0
 

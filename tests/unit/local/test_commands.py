@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import argparse
+import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from local.sending.event import Event, WordError, parse_fields
+from local.stack.settings import READY
+from local.watching import command
 from local.watching.changes import Change, Changes, staleness
 from local.watching.command import Watching
 from outbox import InvalidDocument
@@ -264,3 +271,27 @@ def test_the_page_and_watch_count_from_the_same_moment(
     assert json.loads(encoded(state))["not_measured"] == reason
     assert (f", not measured: {reason}  e" in changes["accepted"].as_line()) is (reason is not None)
     assert json.loads(changes["accepted"].as_json())["notMeasured"] == reason
+
+
+async def test_watch_ends_when_the_stack_says_nothing_any_more(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def silent(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await watched.wait()
+        return response
+
+    watched = asyncio.Event()
+    app = web.Application()
+    app.router.add_get("/events.json", silent)
+    monkeypatch.setattr(command, "_SILENCE_S", 0.01)
+    async with TestServer(app) as server:
+        monkeypatch.setattr(command, "of_running", lambda _: {READY: str(server.make_url("/ready"))})
+        arguments = argparse.Namespace(env_file=Path("e"), key=None, count=None, json=False, timeout=None)
+
+        code = await command.run(arguments)
+        watched.set()
+
+    assert code == 1
+    assert capsys.readouterr().err.startswith("The local stack does not answer any more: ")
