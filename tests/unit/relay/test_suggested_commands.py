@@ -13,8 +13,8 @@ from relay_operator.cli.main import parser
 from tests.support.pages import PRODUCT
 from tests.support.texts import INSERTED, texts
 
-# A sentence ends behind some of them, or a remark in parentheses begins.
-COMMAND = re.compile(r"python -m (relay|changefeed) ([^`\n|]+?)(?=[.:,;)]+(?:\s|$)| +\(|[`\n|]|$)")
+# A sentence ends behind some of them, a remark in parentheses begins, or their output goes to a file.
+COMMAND = re.compile(r"python -m (relay|changefeed) ([^`\n|]+?)(?=[.:,;)]+(?:\s|$)| +[(>]|[`\n|]|$)")
 
 # A name for any command.
 ANY_COMMAND = "COMMAND"

@@ -61,7 +61,7 @@ def test_operations_are_read_as_another_codec_wrote_them(written: list[dict[str,
 @settings(max_examples=100, deadline=None)
 def test_results_are_written_as_another_codec_reads_them(rows: list[ResultRow]) -> None:
     named = [
-        {"status": row.status, "substatus": row.substatus}
+        {"status": row.status, "substatus": row.substatus, "charge": row.charge}
         | ({} if row.etag is None else {"_etag": row.etag})
         | ({} if row.body is None else {"body": row.body})
         for row in rows
