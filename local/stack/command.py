@@ -52,6 +52,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="start only the services, to run the relay in another way",
     )
     parser.add_argument(
+        "--no-blobs",
+        action="store_true",
+        help="start no Blob Storage although Azurite is installed: large events are quarantined",
+    )
+    parser.add_argument(
         "--detach",
         action="store_true",
         help="start the stack in the background, and return when it is ready; `down` stops it",
@@ -103,7 +108,7 @@ def _options(arguments: argparse.Namespace, chosen: Mapping[ports.Port, int]) ->
         entities=arguments.entities,
         app=arguments.app,
         logs=arguments.logs,
-        blobs_port=None if azurite.missing() else chosen[ports.BLOBS],
+        blobs_port=None if arguments.no_blobs or azurite.missing() else chosen[ports.BLOBS],
         hosts=0 if arguments.no_functions else 1,
     )
 
@@ -111,7 +116,7 @@ def _options(arguments: argparse.Namespace, chosen: Mapping[ports.Port, int]) ->
 async def _serve(arguments: argparse.Namespace) -> None:
     with Lock(arguments.env_file) as lock:
         chosen = ports.chosen(arguments)
-        blobs = azurite.missing() is None
+        blobs = not arguments.no_blobs and azurite.missing() is None
         ports.check(chosen, arguments.source, hosts=not arguments.no_functions, blobs=blobs)
         with outboxes.keeping(_options(arguments, chosen)) as options:
             await _serve_stack(arguments, options, lock, chosen[ports.PAGE])
@@ -172,7 +177,7 @@ def _addresses(stack: Stack, admin_url: str, page: str, env_file: Path) -> list[
 def _large(stack: Stack) -> str:
     """Describe the place of large events in a line."""
     if stack.blobs is None:
-        return f"quarantined, as Blob Storage is off: {azurite.missing()}"
+        return f"quarantined, as Blob Storage is off: {azurite.missing() or '--no-blobs'}"
     return f"http://127.0.0.1:{stack.blobs.details['port']}/{azurite.ACCOUNT}/{azurite.CONTAINER}"
 
 

@@ -15,6 +15,7 @@ import pytest
 from azure.servicebus.aio import ServiceBusClient
 from dotenv import dotenv_values
 
+from local.azurite import server as azurite
 from local.stack.environment import TOPIC
 from outbox_emulators.shell import OUTPUT_CLOSED, python
 from tests.support.watchdog import WATCHDOG_S
@@ -128,7 +129,7 @@ async def test_an_event_of_your_own_is_followed_to_its_subscription(shell: Shell
         check = await shell.python("-m", "relay", "check", "--env-file", str(shell.env_file))
         summary = check.out.splitlines()[-1]
         assert summary.endswith(" ok, 0 warning, 0 unknown, 0 error"), check.out
-        if source == "cosmos":
+        if source == "cosmos" and azurite.missing():  # with large events, there are two lines more
             assert summary in (ROOT / "docs" / "operators.md").read_text(encoding="utf-8").splitlines()
     finally:
         stopped = await shell.local("down")

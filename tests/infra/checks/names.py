@@ -431,12 +431,13 @@ def the_parameter_files_name_the_costs_of_an_idle_month(project: Project) -> Non
 
 @check
 def the_documentation_registers_every_resource_provider(project: Project) -> None:
-    text = (project.root / "docs/deployment.md").read_text(encoding="utf-8")
+    text = (project.root / "docs/tutorials/deploy.md").read_text(encoding="utf-8")
     [loop] = re.findall(r"for provider in ([^;]+);", text)
+    registered = {f"Microsoft.{each}" for each in loop.split()}
     deployed = {each.type.partition("/")[0] for each in project.production.resources}
 
     # Microsoft.App runs Flex Consumption apps without its own resource. Authorization is always registered.
-    assert set(re.findall(r"Microsoft\.\w+", loop)) == {*deployed, "Microsoft.App"} - {"Microsoft.Authorization"}
+    assert registered == {*deployed, "Microsoft.App"} - {"Microsoft.Authorization"}
 
 
 @check
