@@ -21,6 +21,7 @@ _FEWEST = 45
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.weekly,
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.xdist_group("java-cosmos"),
 ]

@@ -26,6 +26,7 @@ _FEWEST = 75
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.weekly,
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.xdist_group("java-servicebus"),
 ]
