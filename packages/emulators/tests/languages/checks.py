@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,18 @@ class Outcomes:
 
     errors: dict[str, str | None]
     rest: str
+
+    def assert_passed(self, name: str) -> None:
+        """Raise AssertionError unless the check of this name was run and passed."""
+        assert name in self.errors, f"the check was not run: {self.rest}"
+        error = self.errors[name]
+        assert error is None, error
+
+    def assert_complete(self, names: Sequence[str], fewest: int) -> None:
+        """Raise AssertionError unless these names, each once and at least `fewest`, are those of all checks."""
+        assert [name for name, count in Counter(names).items() if count > 1] == []
+        assert self.errors.keys() == set(names)
+        assert len(names) >= fewest
 
 
 def names(service: str) -> list[str]:
