@@ -14,7 +14,7 @@ from relay_operator.console.commit_times import NO_START, started_at, took_s, wr
 # Maximum number of events remembered. The stream has only the latest ones.
 _REMEMBERED = 10_000
 
-ENDED = frozenset({"accepted", "quarantined", "parked", "discarded"})
+ENDED = frozenset({"accepted", "quarantined", "parked", "discarded", "expired"})
 """With one of these, the relay is done with an event."""
 
 _WORDS = {"delivered": "delivered from", "dead-lettered": "dead-lettered at"}
@@ -26,8 +26,8 @@ class Change:
 
     Attributes:
         id, partition_key, action, sequence: The event's; None if unknown.
-        what: `committed`, `accepted`, `quarantined`, `parked`, `discarded`, `at` (a subscription), `delivered`, or
-            `dead-lettered`.
+        what: `committed`, `accepted`, `quarantined`, `parked`, `discarded`, `expired`, `at` (a subscription),
+            `delivered`, or `dead-lettered`.
         at: Time in seconds since 1970; None if unknown.
         after_s: Seconds since its commit, as the console counts them; None if that is not known well enough.
         subscription: Where, from `at` on.
@@ -145,6 +145,8 @@ def _all(tracked: Mapping[str, Any]) -> Iterator[Change]:
         yield found if found.after_s is not None else replace(found, not_measured=_why_not_measured(tracked))
     elif tracked["stage"] == "discarded":
         yield change("discarded", written_moment(removed.get("at")), reason=removed.get("why") or None)
+    elif tracked["stage"] == "expired":
+        yield replace(change("expired", event.get("expires_at")), after_s=None)
     elif tracked["stage"] != "committed":
         yield change(tracked["stage"], written_moment(record.get("quarantined_at")), reason=record.get("reason"))
     for delivery in tracked["deliveries"]:

@@ -178,6 +178,17 @@ async def stream(*messages: tuple[str, Any]) -> AsyncIterator[tuple[str, Any]]:
         yield each
 
 
+async def test_watch_is_done_with_an_event_that_expired(capsys: pytest.CaptureFixture[str]) -> None:
+    event = committed(1, expires_at=NOON + 5)
+    state = json.loads(encoded(Tracked(event.id, Stage.EXPIRED, event)))
+
+    await Watching(None, 1, as_json=True).follow(stream(("", state), ("", {**state, "id": "never read"})))
+
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(each["what"], each["id"]) for each in told] == [("committed", event.id), ("expired", event.id)]
+    assert told[1]["latencyMs"] is None
+
+
 async def test_watch_says_which_lines_are_old(capsys: pytest.CaptureFixture[str]) -> None:
     old, new = of_key("old"), of_key("new")
 
