@@ -110,6 +110,7 @@ async def test_content_is_kept_only_where_it_may_be_shown_and_only_of_the_exampl
     try:
         (hidden,) = await topic.dead_letters(SUBSCRIPTION)
         (group,) = await showing.dead_letters(SUBSCRIPTION)
+        kept = [letter.content is not None for letter, _ in showing._peeked[SUBSCRIPTION]]
     finally:
         await showing.close()
 
@@ -117,7 +118,7 @@ async def test_content_is_kept_only_where_it_may_be_shown_and_only_of_the_exampl
     contents = [each.content for each in group.examples]
     assert [each.body for each in contents if each][:2] == ['{"city": "Oslo"}', "base64:/w=="]
     assert group.count == 12
-    assert len(contents) == 10
+    assert kept == [True] * 10 + [False] * 2
     assert contents[0] is not None
     properties = json.loads(contents[0].properties)
     assert properties["properties"]["messageId"] == "k-1"

@@ -194,6 +194,7 @@ async def test_what_an_extension_changes_is_changed_from_the_page_alone(
         ("no-cors", "image"),
         ("no-cors", "script"),
         ("navigate", "iframe"),
+        ("no-cors", "document"),  # a page that is fetched in advance
         ("websocket", "empty"),
     ],
 )
