@@ -81,7 +81,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What `try` has found."""
+    """The result of `try`: versions, and the steps that failed."""
 
     versions: list[Version]
     failures: list[Failure]

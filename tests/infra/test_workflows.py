@@ -89,7 +89,7 @@ def test_the_newest_packages_run_in_a_job_that_may_write_nothing() -> None:
     assert "permissions" not in jobs["packages"]
     assert ".ci/newest.py try found.json" in [step.get("run") for step in jobs["packages"]["steps"]]
     assert jobs["host"]["uses"] == "./.github/workflows/emulators.yml"
-    # The issue tells of a job that did not end too.
+    # The issue also reports a job that did not end.
     assert (jobs["report"]["if"], jobs["report"]["needs"]) == ("always()", ["packages", "host"])
     assert {name for name, job in jobs.items() if "issues" in job.get("permissions", {})} == {"report"}
 

@@ -1,8 +1,8 @@
 """Follow a tutorial as its reader does: save its files, paste its commands, compare what they print.
 
 A block that begins with a comment with a file name is saved under it. A shell block is run by its own shell, in a
-folder that looks like a fresh clone; of the text after it, times, ids and durations are not compared, and a line
-`...` stands for any lines. `<!-- printed in the background -->` stands before what the last command printed that
+folder that looks like a fresh clone. The block after it is its output: times, ids and durations are not compared,
+and a line `...` matches any lines. `<!-- printed in the background -->` marks the output of the last command that
 runs in the background.
 """
 
@@ -57,7 +57,7 @@ def _line(line: str) -> str:
 
 
 def _text(text: str) -> str:
-    """Return the expression of a text; `…` stands for the rest of it, and several spaces for any number."""
+    """Return a regular expression of a text: `…` matches anything, several spaces any number of them."""
     return ".*".join(re.sub(r"(?:\\ ){2,}", " {2,}", re.escape(part)) for part in text.split("…"))
 
 

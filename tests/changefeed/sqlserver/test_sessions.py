@@ -76,7 +76,7 @@ def test_a_session_has_settings_of_its_own(database: TsqlDatabase) -> None:
 
 
 class Offline(mssql_python.Connection):
-    """A connection of the driver to no server; it keeps what it is told to do with columns."""
+    """Connection of the driver to no server. It records the converters of columns that it is given."""
 
     timeout = 0
 

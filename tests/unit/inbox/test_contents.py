@@ -126,7 +126,7 @@ def test_the_address_of_every_blob_leads_to_its_name(name: str) -> None:
 
 
 class SlowContainer:
-    """A container whose blobs come at so many bytes a second."""
+    """Container that sends its blobs at a fixed number of bytes a second."""
 
     url = OURS
 

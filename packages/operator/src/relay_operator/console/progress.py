@@ -305,11 +305,12 @@ class Progress:
         self._published += stage is Stage.PUBLISHED
         self.latest.change(event.name, stage=stage, quarantined=None, removed=removal)
 
-    def _publish(self, event: Waiting, accepted_at: float | None) -> None:
+    def _publish(self, event: Waiting, at: float | None) -> None:
+        """Count an event as accepted; `at` is the broker's time of it, if it is known."""
         self._published += 1
         looked = self._read_up_to is not None
         # Events that were passed before the console looked were published some time before.
-        published_at = event.passed_at if accepted_at is None and looked else accepted_at
+        published_at = event.passed_at if at is None and looked else at
         if looked and published_at is not None:
             self._publications.add(published_at)
             if event.started_at is not None:
