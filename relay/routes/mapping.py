@@ -276,8 +276,16 @@ class Fields:
 
     def type_of(self, stored: StoredDocument) -> Any:
         """Return the type of a stored document, or None if it has none."""
-        found = _found("type", self._documents["type"], (stored,))
+        [place] = self._documents["type"]
+        found = place.find(stored)
+        if found is MISSING and self.may_be_in_text(place):
+            found = place.find_in(self._opened(stored))
         return None if found is MISSING else found
+
+    def may_be_in_text(self, place: Pointer) -> bool:
+        """Return True if a place in a document is within its data, which may be stored as JSON text."""
+        data = self._documents["data"][0].names
+        return self.is_mapped and len(place.names) > len(data) and place.names[: len(data)] == data
 
     def document(self, stored: StoredDocument) -> SourceDocument:
         """Return a document of Cosmos DB with its fields."""

@@ -121,6 +121,30 @@ async def test_cloudevents_are_relayed_as_they_are_stored(
     assert [each.fields["id"] for each in ranged] == ["/shop 7f3a"]
 
 
+@pytest.mark.parametrize(
+    "rule", ['types = ["placed"]\nfields.type = "/data/kind"', 'events = { "/data/kind" = "placed" }']
+)
+async def test_commands_find_an_event_whose_type_is_within_text(
+    account: CosmosClient, environment: dict[str, str], tmp_path: Path, rule: str
+) -> None:
+    settings = only_stream(environment, tmp_path, f'{rule}\nfields.action = "/data/kind"')
+    container = account.get_database_client(DATABASE).get_container_client("data")
+    for name, kind in (("1", "placed"), ("2", "paid"), ("3", "placed"), ("4", "placed")):
+        data = {"kind": kind}
+        await container.create_item(event(name, "k") | {"data": data if name == "4" else json.dumps(data)})
+    outbox = CosmosOutbox(settings)
+    try:
+        of_key, more = await outbox.of_key("k", 10)
+        reading = await outbox.in_range(Range(0, 2**40, "k"))
+        await reading.count()
+        ranged = [each async for page in reading.pages() for each in page]
+    finally:
+        await outbox.close()
+
+    assert ([each.id for each in of_key], more) == (["1", "3", "4"], False)
+    assert [each.fields["id"] for each in ranged] == ["1", "3", "4"]
+
+
 async def test_what_a_wrong_rule_set_aside_is_released_once_the_rule_is_right(
     account: CosmosClient, servicebus: ServiceBusServer, environment: dict[str, str], tmp_path: Path
 ) -> None:

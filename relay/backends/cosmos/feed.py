@@ -235,18 +235,29 @@ def feed_start(since: int) -> datetime:
 
 def of_type(selection: Selection) -> tuple[str, dict[str, Any]]:
     """Return the condition of a query for documents that may be events, and its parameters."""
-    where, found = expression(selection.fields.of_document("type")[0]), "true"
+    [place] = selection.fields.of_document("type")
+    found = []
     values: dict[str, Any] = {}
     if len(selection.types) == 1:
-        found, values["type"] = f"{where} = @type", selection.type
+        found.append(_known(place, "{} = @type", selection.fields))
+        values["type"] = selection.type
     elif selection.types:
-        found, values["types"] = f"ARRAY_CONTAINS(@types, {where})", list(selection.types)
+        found.append(_known(place, "ARRAY_CONTAINS(@types, {})", selection.fields))
+        values["types"] = list(selection.types)
     for number, condition in enumerate(selection.events):
         pointers = _places(condition.name, selection.fields)
         if len(pointers) == 1 and is_queried(pointers[0]) and condition.prefix is None:
             values[f"event{number}"] = list(condition.values)
-            found += f" AND ARRAY_CONTAINS(@event{number}, {expression(pointers[0])})"
-    return found, values
+            found.append(_known(pointers[0], f"ARRAY_CONTAINS(@event{number}, {{}})", selection.fields))
+    return " AND ".join(found) or "true", values
+
+
+def _known(place: Pointer, condition: str, fields: Fields) -> str:
+    """Return a query's condition for the value at a place, which holds too where only the relay can read it."""
+    known = condition.format(expression(place))
+    if not fields.may_be_in_text(place):
+        return known
+    return f"({known} OR IS_STRING({expression(fields.of_document('data')[0])}))"
 
 
 def _places(name: str, fields: Fields) -> tuple[Pointer, ...]:
@@ -285,7 +296,7 @@ class CosmosReading:
     async def count(self) -> int | None:
         """Return the count.
 
-        It is None where routes decide, or the action may be within text, neither of which a query knows.
+        It is None where routes decide, or the type or action may be within text, neither of which a query knows.
 
         Then the feed is read to its end.
         """
@@ -294,7 +305,9 @@ class CosmosReading:
                 feed_ranges = [await self._container.feed_range_from_partition_key(self._range.partition_key)]
             else:
                 feed_ranges = [feed_range async for feed_range in self._container.read_feed_ranges()]
-            may_be_text = self._range.action is not None and self._selection.fields.is_mapped
+            fields = self._selection.fields
+            asked = ["action"] * (self._range.action is not None) + ["type"] * bool(self._selection.types)
+            may_be_text = any(fields.may_be_in_text(each) for name in asked for each in fields.of_document(name))
             if may_be_text or not self._selection.is_by_type:
                 self._counts = [(each, None) for each in feed_ranges]
                 return None

@@ -397,6 +397,27 @@ def test_what_is_not_named_is_within_data_that_is_json_text(place: str) -> None:
     assert str(missing) == "not-mapped: fields.action: there is nothing at /data/action"
 
 
+@pytest.mark.parametrize(("data", "place"), [("/data", "/data/kind"), ("/body/data", "/body/data/of/kind")])
+def test_the_type_may_be_within_data_that_is_json_text(data: str, place: str) -> None:
+    found = source(f"fields.data = '{data}'\nfields.type = '{place}'\nfields.action = '{place}'")
+    selection = Selection(("placed",), fields=found.fields)
+
+    def stored(kind: str) -> dict[str, Any]:
+        names = place.split("/")[1:]
+        depth = data.count("/")
+        value: Any = kind
+        for name in reversed(names[depth:]):
+            value = {name: value}
+        value = json.dumps(value)
+        for name in reversed(names[:depth]):
+            value = {name: value}
+        return {"id": kind, "partitionKey": "k", **value}
+
+    received = select([stored("placed"), stored("paid"), {"id": "3", "data": "placed"}], selection)
+
+    assert ([each.id for each in received.events], received.ignored) == (["placed"], 2)
+
+
 def row(text: str, rules: str, **columns: Any) -> Event | Rejected:
     """The event of a row of an SQL outbox."""
     found = source(f"types = []\n{rules}")
