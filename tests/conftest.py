@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from _pytest.nodeid import coerce_node_id
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 from tests.support import leaks, local_services, watchdog
 from tests.support.azurite import azurite, blobs
@@ -42,6 +43,9 @@ _patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("tests", _patient, derandomize=True)
 settings.register_profile("fuzz", _patient, derandomize=False)
 settings.load_profile("fuzz" if "FUZZ_EXAMPLES" in os.environ else "tests")
+if "FUZZ_EXAMPLES" not in os.environ:
+    # Hypothesis (6.170) draws constants of the modules that a process happens to have imported, too.
+    providers._get_local_constants = lambda: providers._local_constants
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

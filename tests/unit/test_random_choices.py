@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.support.pages import ROOT
 
@@ -21,6 +23,26 @@ _OF_THE_SIMULATION = {"tests/simulation/test_world.py", "tests/simulation/traced
 
 def test_examples_are_the_same_in_each_run() -> None:
     assert settings().derandomize is ("FUZZ_EXAMPLES" not in os.environ)
+
+
+@pytest.mark.skipif("FUZZ_EXAMPLES" in os.environ, reason="unset FUZZ_EXAMPLES, which draws fresh examples")
+def test_examples_are_the_same_whatever_was_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[int] = []
+
+    @settings(max_examples=500)
+    @given(st.integers())
+    def draw(number: int) -> None:
+        drawn.append(number)
+
+    draw()
+    before = drawn.copy()
+    drawn.clear()
+    (tmp_path / "module_with_a_constant.py").write_text("CONSTANT = 4711_0815_4711")
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.import_module("module_with_a_constant")
+    draw()
+
+    assert drawn == before
 
 
 def unseeded(tree: ast.AST) -> Iterator[int]:
