@@ -19,7 +19,7 @@ CHAOS ?=
 UP ?=
 LOCK ?=
 
-PROCESSES ?= 8
+PROCESSES ?= 6
 PYTEST = $(PY) -m pytest -n $(PROCESSES) --dist loadgroup
 TESTS ?=
 SLOW ?= slow

@@ -10,7 +10,8 @@ import pytest
 
 from verification.simulation import runner
 
-pytestmark = pytest.mark.usefixtures("prepared")
+# The first universe of a process takes longer.
+pytestmark = [pytest.mark.usefixtures("prepared"), pytest.mark.xdist_group("seeds")]
 
 SEEDS = sorted((Path(__file__).parent / "seeds").glob("*.json"))
 _SLOW_KINDS = ("whole", "wire")

@@ -12,6 +12,9 @@ import pytest
 
 from tests.support.pages import ROOT
 
+# One session finds all of them.
+pytestmark = pytest.mark.xdist_group("leaks")
+
 PROJECT = """
 import asyncio
 import logging
