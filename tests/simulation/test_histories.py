@@ -30,6 +30,7 @@ def test_nothing_is_lost_repeated_or_reordered_by_the_relay() -> None:
     assert sum(result.excused for result in results) > HISTORIES // 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CONTROLS)
 def test_a_safeguard_that_is_taken_out_is_missed(name: str) -> None:
     control, seed = CONTROLS[name]

@@ -53,6 +53,7 @@ def test_the_processor_loses_events_by_three_changes_with_a_merge_among_them(see
     assert "merge" in changes(plan)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CONTROLS)
 def test_a_rule_that_was_wrong_is_found_to_be(name: str) -> None:
     control = CONTROLS[name]

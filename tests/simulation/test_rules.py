@@ -37,6 +37,7 @@ def test_every_event_goes_to_the_destinations_of_its_time_once_in_order() -> Non
     assert 0 < sum(each.was_set_back for each in histories) < HISTORIES
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", CONTROLS)
 def test_a_safeguard_that_is_taken_out_is_missed(name: str) -> None:

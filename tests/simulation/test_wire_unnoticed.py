@@ -80,6 +80,7 @@ def test_what_only_an_old_lease_delivers_is_published(third: str) -> None:
     assert {each.partition(":")[0] for each in result.violations} == {Step.PASSED}
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("third", ["split", "merge"])
 def test_the_former_rule_drops_it(third: str, monkeypatch: pytest.MonkeyPatch) -> None:
