@@ -230,7 +230,8 @@ def _units(text: str) -> int:
 
 def _holds(value: Any, condition: Any) -> bool:
     if isinstance(condition, dict):
-        return isinstance(value, str) and value.startswith(condition["prefix"])
+        text = str(value) if isinstance(value, Decimal) else value
+        return isinstance(text, str) and text.startswith(condition["prefix"])
     return any(_equals(value, each) for each in (condition if isinstance(condition, list) else [condition]))
 
 
