@@ -309,7 +309,7 @@ class Fields:
         """Return a row of an SQL outbox whose columns have the usual names: it is mapped by its fields."""
         if not self.is_mapped:
             return row
-        return self._mapped(row.stored, (row.fields,), self._documents, row.placed, row.body)
+        return self._mapped(row.stored, row.views or (row.fields,), self._documents, row.placed, row.body)
 
     def of_row(
         self, row: StoredDocument, opened: StoredDocument, place: Place | RowPlace, event_type: str

@@ -149,10 +149,16 @@ def of_row(row: Mapping[str, Any], place: Place | RowPlace, selection: Selection
     for name, column in _REQUIRED:
         if column not in row:
             del fields[name]
+    numeric: dict[str, Numeric] = {}
     for column in ("sequence", "traceparent"):
-        if row.get(column) is not None:
-            fields[column] = _number(row[column])
-    return selection.fields.of_fields(SourceDocument(Columns(row), fields, place, body=text))
+        value = row.get(column)
+        if isinstance(value, Decimal | Numeric):
+            numeric[column] = _cell(value)
+        if value is not None:
+            fields[column] = _number(value)
+    # The rules of relay.toml see all digits.
+    views = ({**fields, **numeric},) if numeric else ()
+    return selection.fields.of_fields(SourceDocument(Columns(row), fields, place, body=text, views=views))
 
 
 def _by_columns(row: Mapping[str, Any], place: Place | RowPlace, selection: Selection) -> SourceDocument:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import tomllib
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
@@ -536,6 +537,21 @@ def test_the_text_of_any_value_is_found_in_json_text(
     assert json.loads(found) == value
     assert found == found.strip()
     assert jsontext.member(text, [*names, "x"]) is None
+
+
+@pytest.mark.parametrize("rules", ["", "properties.n = '/sequence'"])
+@pytest.mark.parametrize(
+    ("wanted", "count"), [("'12.50'", 1), ("12.5", 1), ("{ prefix = '12' }", 1), ("'12.5'", 0)]
+)
+def test_rules_see_all_digits_of_a_sequence_in_a_column_of_decimals(rules: str, wanted: str, count: int) -> None:
+    found = source(f"{rules}\nevents = {{ '/sequence' = {wanted} }}")
+    stored = {"id": "1", "partition_key": "k", "data": '{"action": "Made"}', "sequence": Decimal("12.50")}
+    selection = Selection(("domainEvent",), found.events, fields=found.fields)
+
+    events = rows.select([Entry(START, stored, {})], 0, selection).events
+
+    assert len(events) == count
+    assert [mapped(each).properties for each in events if rules] == [{"n": "12.50"}] * bool(count and rules)
 
 
 def test_a_row_in_quarantine_is_mapped_again_with_its_text() -> None:
