@@ -120,7 +120,7 @@ def destinations_of(outbox: Outbox, document: Document) -> dict[str, Sent | Asid
 
 def _is_event(reading: _Reading) -> bool:
     types = reading.outbox.rules["types"]
-    return (not types or reading.get("type") in types) and reading.fulfils(reading.outbox.rules["events"])
+    return (not types or reading.text("type") in types) and reading.fulfils(reading.outbox.rules["events"])
 
 
 class _Reading:
@@ -171,7 +171,7 @@ class _Reading:
     def fulfils(self, conditions: Mapping[str, Any]) -> bool:
         """Return True if all conditions hold."""
         return all(
-            _holds(self.at(name) if name.startswith("/") else self.get(name), condition)
+            _holds(self.at(name) if name.startswith("/") else self.text(name), condition)
             for name, condition in conditions.items()
         )
 
