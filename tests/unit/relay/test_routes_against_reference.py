@@ -224,8 +224,10 @@ def replaced(holder: Any, names: list[str], value: Any, *, is_row: bool = False)
     holder = holder if isinstance(holder, dict) else {}
     if len(names) == 1 and value is NOWHERE:
         return {each: member for each, member in holder.items() if each != name}
-    empty = "{}" if is_row else {}
-    return {**holder, name: replaced(holder.get(name, empty), names[1:], value)}
+    inner = holder.get(name)
+    if is_row and len(names) > 1 and not isinstance(inner, str):
+        inner = "{}"  # No driver has a Decimal within another value.
+    return {**holder, name: replaced(inner, names[1:], value)}
 
 
 def variants(content: Content, document: dict[str, Any], *, is_sql: bool) -> Iterator[dict[str, Any]]:
