@@ -18,7 +18,7 @@ from local.console.quarantine import OPERATIONS, change
 from local.console.topic import EmulatorTopic
 from local.sending.event import Event, WordError, parse_fields
 from local.sending.outboxes import open_writer
-from local.sending.routed import event_type, why_ignored
+from local.sending.routed import Outbox
 from local.sending.writer import NotCommittedError
 from local.stack.parts import PartFailed
 from local.stack.supervisor import Stack
@@ -27,6 +27,7 @@ from relay.core.errors import SettingsError
 from relay.core.events import Reason
 from relay_operator.console.application import PAGES
 from relay_operator.console.pages import Extension
+from relay_operator.examples import Unplaceable
 
 _FOLDER = Path(__file__).parent
 TEMPLATES = _FOLDER / "templates"
@@ -68,17 +69,16 @@ class Actions:
         if not key or not action:
             return _said(request, False, "An event needs a partition key and an action.")
         try:
-            streams = self._stack.streams
-            event = Event(
-                key, action, parse_fields([], str(form.get("data", "")).strip() or None), event_type(streams)
-            )
-            async with open_writer(self._stack.settings) as writer:
-                sequence = await writer.commit(event)
-        except (WordError, NotCommittedError, InvalidDocument, SettingsError) as error:
+            outbox = Outbox.of(self._stack.streams)
+            event = Event(key, action, parse_fields([], str(form.get("data", "")).strip() or None))
+            async with open_writer(self._stack.settings, outbox) as writer:
+                commit = await writer.commit(event)
+        except (WordError, NotCommittedError, InvalidDocument, SettingsError, Unplaceable) as error:
             return _said(request, False, str(error).replace("--data", "The data"))
-        if why := why_ignored(event, streams):
+        if why := outbox.why_ignored(commit.document):
             return _said(request, False, f"Committed {action}, which the relay does not publish: {why}")
-        return _said(request, True, f"Committed {action} as number {sequence} of", key=key)
+        number = "an event" if commit.number is None else f"number {commit.number}"
+        return _said(request, True, f"Committed {action} as {number} of", key=key)
 
     async def fault(self, request: web.Request) -> web.Response:
         """Inject the fault `kind`."""

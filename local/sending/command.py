@@ -9,14 +9,17 @@ from urllib.parse import quote
 
 from local.sending.event import Event, WordError, parse_fields
 from local.sending.outboxes import open_writer
-from local.sending.routed import event_type, streams_of, why_ignored
-from local.sending.writer import NotCommittedError
+from local.sending.routed import Outbox, streams_of
+from local.sending.writer import Commit, NotCommittedError
 from local.stack.lock import add_option, option
 from local.stack.settings import READY, NoStackError, of_running
 from outbox import InvalidDocument
 from outbox_emulators.command_line import positive
 from outbox_emulators.shell import printable, python
+from relay.config.settings import Settings
 from relay.core.errors import SettingsError
+from relay_operator.console.overview import path_of
+from relay_operator.examples import Unplaceable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,7 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "precedence",
     )
     parser.add_argument("--count", type=positive, default=1, help="how many events, each in its own transaction")
-    parser.add_argument("--type", help="type of the document (default: the one that the relay takes)")
+    parser.add_argument("--type", help="type of the document (default: one that the relay takes)")
+    parser.add_argument("--outbox", metavar="NAME", help="an outbox of relay.toml (default: the first)")
     parser.add_argument("--id", help="id of the event, with a single one (default: a random UUID)")
     add_option(parser)
 
@@ -50,32 +54,39 @@ async def run(arguments: argparse.Namespace) -> int:
             raise WordError("--id is the id of one event: leave it out with --count.")
         settings = of_running(arguments.env_file)
         streams = streams_of(settings)
-        kind = arguments.type or event_type(streams)
+        outbox = Outbox.of(streams, arguments.outbox)
     except (WordError, NoStackError, SettingsError) as error:
         print(error, file=sys.stderr)
         return 2
     try:
-        async with open_writer(settings) as writer:
+        async with open_writer(settings, outbox) as writer:
             for _ in range(arguments.count):
                 given = {"id": arguments.id} if arguments.id else {}
-                event = Event(arguments.key, arguments.action, fields, kind, **given)
-                sequence = await writer.commit(event)
-                print(event.id, flush=True)
-    except (NotCommittedError, InvalidDocument) as error:
-        print(error, file=sys.stderr)
+                event = Event(arguments.key, arguments.action, fields, arguments.type, **given)
+                commit = await writer.commit(event)
+                print(commit.document.fields["id"], flush=True)
+    except (NotCommittedError, InvalidDocument, Unplaceable) as error:
+        said = f"relay.toml: {error}" if isinstance(error, Unplaceable) else error
+        print(said, file=sys.stderr)
         return 1
-    if why := why_ignored(event, streams):
+    if why := outbox.why_ignored(commit.document):
         print(f"The relay does not publish it: {printable(why)}.", file=sys.stderr)
-    print(_next(arguments, sequence, settings), file=sys.stderr)
+    of_several = outbox.taker(commit.document) if len(streams) > 1 else None
+    print(_next(arguments, commit, settings, of_several), file=sys.stderr)
     return 0
 
 
-def _next(arguments: argparse.Namespace, sequence: int, settings: Mapping[str, str]) -> str:
-    """Return the result, and the command to run next."""
-    what = f"Committed {arguments.action} as number {sequence} of {arguments.key}."
+def _next(
+    arguments: argparse.Namespace, commit: Commit, settings: Mapping[str, str], stream: Settings | None = None
+) -> str:
+    """Return the result, and the command to run next; `stream` is that of the page, where there are several."""
+    number = "" if commit.number is None else f" as number {commit.number}"
+    what = f"Committed {arguments.action}{number or ' as an event'} of {arguments.key}."
     if arguments.count > 1:
-        what = f"Committed {arguments.count} events of {arguments.key}, the last as number {sequence}."
+        last = f", the last{number}" if number else ""
+        what = f"Committed {arguments.count} events of {arguments.key}{last}."
     if READY not in settings:
         return what
-    page = f"{settings[READY].removesuffix('ready')}key?key={quote(arguments.key, safe='')}"
+    of_stream = "" if stream is None else f"{path_of(stream.stream)[1:]}/"
+    page = f"{settings[READY].removesuffix('ready')}{of_stream}key?key={quote(arguments.key, safe='')}"
     return f"{what} See where it is: {page}, or {python()} -m local watch{option(arguments.env_file)}"

@@ -12,8 +12,10 @@ from azure.cosmos.aio import ContainerProxy, CosmosClient
 from azure.cosmos.exceptions import CosmosBatchOperationError, CosmosHttpResponseError, CosmosResourceNotFoundError
 
 from local.sending.event import Event
-from local.sending.writer import NotCommittedError
+from local.sending.routed import Outbox
+from local.sending.writer import Commit, NotCommittedError
 from outbox.session import keep_session_token
+from relay.backends.cosmos.feed import expression
 
 # Concurrent commits of one key: each makes one of the others try again.
 _ATTEMPTS = 20
@@ -23,12 +25,10 @@ Operation = tuple[str, tuple[Any, ...], dict[str, Any]]
 
 _ILLEGAL = re.compile(r"[/\\?#]")
 
-_LAST = "SELECT VALUE MAX(c.sequence) FROM c"
-
 
 @asynccontextmanager
-async def open_cosmos(settings: Mapping[str, str]) -> AsyncIterator[CosmosWriter]:
-    """A writer for the container that the settings name."""
+async def open_cosmos(settings: Mapping[str, str], outbox: Outbox) -> AsyncIterator[CosmosWriter]:
+    """A writer for the container of an outbox, with the settings of its stack."""
     async with AsyncExitStack() as closing:
         client = CosmosClient.from_connection_string(settings["COSMOS"])
         closing.push_async_callback(client.close)
@@ -36,36 +36,39 @@ async def open_cosmos(settings: Mapping[str, str]) -> AsyncIterator[CosmosWriter
             await closing.enter_async_context(client)
         except AzureError as error:
             raise NotCommittedError(f"Cosmos DB does not answer: {error.message}") from error
-        database = client.get_database_client(settings["COSMOS_DATABASE"])
-        yield CosmosWriter(database.get_container_client(settings["COSMOS_CONTAINER"]))
+        database = client.get_database_client(outbox.settings.cosmos_database)
+        yield CosmosWriter(database.get_container_client(outbox.settings.cosmos_container), outbox)
 
 
 class CosmosWriter:
     """See `writer.Writer`.
 
     The business document of a key has the id `sent-KEY`, the fields of its last event, and that event's number. It
-    is replaced on condition of its ETag, so that the numbers have no gap and follow the order of the commits.
+    is replaced on condition of its ETag, so that the numbers have no gap and follow the order of the commits. An
+    outbox whose rules would take it for an event gets none.
     """
 
-    def __init__(self, container: ContainerProxy) -> None:
+    def __init__(self, container: ContainerProxy, outbox: Outbox) -> None:
         self._container = container
+        self._outbox = outbox
+        self._fields = outbox.settings.selection.fields
 
-    async def commit(self, event: Event, /) -> int:
-        """Commit an event in its own transaction, and return its number within its partition key."""
+    async def commit(self, event: Event, /) -> Commit:
         for _ in range(_ATTEMPTS):
             try:
                 stored = await self._stored(event.partition_key)
                 last = await self._last(event.partition_key) if stored is None else stored["sequence"]
                 sequence = int(last or 0) + 1
+                made = self._outbox.made(event, sequence)
                 results = await self._container.execute_item_batch(
-                    [_save(event, sequence, stored), ("create", (event.document(sequence),), {})],
+                    [*self._save(event, sequence, stored), ("create", (made.stored,), {})],
                     partition_key=event.partition_key,
                 )
             except CosmosBatchOperationError as error:
                 if error.status_code not in (_CONFLICT, _PRECONDITION_FAILED):
                     raise NotCommittedError(f"Cosmos DB refused the event: {error.message}") from error
                 keep_session_token(self._container, error.headers)
-                found = await self._number_of(event)
+                found = await self._stored_event(event)
                 if found is not None:
                     return found
             except CosmosHttpResponseError as error:
@@ -74,7 +77,7 @@ class CosmosWriter:
                 raise NotCommittedError(f"Cosmos DB does not answer: {error.message}") from error
             else:
                 keep_session_token(self._container, results.get_response_headers())
-                return sequence
+                return Commit(made.document, sequence)
         raise NotCommittedError(f"Others keep committing events of {event.partition_key}: try again.")
 
     async def _stored(self, key: str) -> dict[str, Any] | None:
@@ -85,11 +88,13 @@ class CosmosWriter:
 
     async def _last(self, key: str) -> int | None:
         """Return the number of the key's last event; other writers may have numbered some."""
-        found = [last async for last in self._container.query_items(_LAST, partition_key=key)]
+        place = expression(self._fields.of_document("sequence")[0])
+        query = f"SELECT VALUE MAX({place}) FROM c"
+        found = [last async for last in self._container.query_items(query, partition_key=key)]
         return found[0] if found and isinstance(found[0], int) else None
 
-    async def _number_of(self, event: Event) -> int | None:
-        """Return the event's number if it is stored, as when the response to an attempt was lost, or else None.
+    async def _stored_event(self, event: Event) -> Commit | None:
+        """Return the event if it is stored, as when the response to an attempt was lost, or else None.
 
         Raises:
             NotCommittedError: Another event has its id.
@@ -98,25 +103,31 @@ class CosmosWriter:
             stored = await self._container.read_item(event.id, event.partition_key)
         except CosmosResourceNotFoundError:
             return None
-        if stored["data"].get("createdAt") != event.created_at:
+        document = self._fields.document(stored)
+        if document.created_at != event.created_at:
             raise NotCommittedError(f"There is an event '{event.id}' already: give another --id.")
-        return int(stored["sequence"])
+        return Commit(document, int(document.fields["sequence"]))
+
+    def _save(self, event: Event, sequence: int, stored: Mapping[str, Any] | None) -> list[Operation]:
+        """Return the operation that stores the business document, or none."""
+        document: dict[str, Any] = {
+            "id": _id(event.partition_key),
+            "type": "sent",
+            "data": dict(event.fields),
+            "sequence": sequence,
+        }
+        holder = document
+        *way, last = self._fields.of_document("key")[0].names
+        for name in way:
+            holder = holder.setdefault(name, {})
+        holder[last] = event.partition_key
+        if self._outbox.taker(self._fields.document(document)) is not None:
+            return []
+        if stored is None:
+            return [("create", (document,), {})]
+        return [("replace", (document["id"], document), {"if_match_etag": stored["_etag"]})]
 
 
 def _id(key: str) -> str:
     """Return an id that is unique within its partition, the key's, although illegal characters are replaced."""
     return f"sent-{_ILLEGAL.sub('_', key)}"
-
-
-def _save(event: Event, sequence: int, stored: Mapping[str, Any] | None) -> Operation:
-    """Return the operation that stores the business document."""
-    document = {
-        "id": _id(event.partition_key),
-        "partitionKey": event.partition_key,
-        "type": "sent",
-        "data": dict(event.fields),
-        "sequence": sequence,
-    }
-    if stored is None:
-        return "create", (document,), {}
-    return "replace", (document["id"], document), {"if_match_etag": stored["_etag"]}

@@ -29,7 +29,7 @@ class Event:
         partition_key: The key whose order is kept.
         action: What happened: the message's subject.
         fields: The rest of its data.
-        type: The documents of this type are published.
+        type: The type of its document; None for one that the relay takes.
         id: Unique within the topic.
         created_at: RFC 3339.
     """
@@ -37,7 +37,7 @@ class Event:
     partition_key: str
     action: str
     fields: Mapping[str, Any]
-    type: str = EVENT_TYPE
+    type: str | None = None
     id: str = field(default_factory=new_id)
     created_at: str = field(default_factory=now)
 
@@ -46,8 +46,8 @@ class Event:
         """The message's body."""
         return {**self.fields, "action": self.action, "createdAt": self.created_at}
 
-    def document(self, sequence: int) -> dict[str, Any]:
-        """Return the event document, as number `sequence` of its partition key.
+    def document(self, sequence: int | None) -> dict[str, Any]:
+        """Return the event document, as number `sequence` of its partition key, or without a number.
 
         Raises:
             InvalidDocument: The Functions host could not hand it over, and would wait at it.
@@ -55,10 +55,10 @@ class Event:
         document = {
             "id": self.id,
             "partitionKey": self.partition_key,
-            "type": self.type,
+            "type": self.type or EVENT_TYPE,
             "data": self.data,
             "order": 0,
-            "sequence": sequence,
+            **({} if sequence is None else {"sequence": sequence}),
             "ttl": TTL_S,
         }
         check_values(document, f"{self.action} '{self.id}'")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -11,7 +11,11 @@ import psycopg
 
 from changefeed import append_async, shard_of
 from local.sending.event import Event
-from local.sending.writer import NotCommittedError
+from local.sending.routed import Outbox
+from local.sending.writer import Commit, NotCommittedError, Writer
+from relay.config.settings import SqlFeed
+from relay.core.errors import ServiceError, UsageError
+from relay_operator.backends.sql.canary import open_canary
 
 _TABLE = "outbox.domain_event"
 _CONNECT_TIMEOUT_S = 10
@@ -26,27 +30,49 @@ values (%(id)s, %(partitionKey)s, %(type)s, %(action)s, %(data)s, %(createdAt)s,
 
 
 @asynccontextmanager
-async def open_sql(settings: Mapping[str, str]) -> AsyncIterator[SqlWriter]:
-    """A writer for the database that the settings name."""
+async def open_sql(outbox: Outbox) -> AsyncIterator[Writer]:
+    """A writer for the event table of an outbox."""
+    feed = outbox.settings.feed
+    assert feed is not None
+    if feed.feed != _TABLE or feed.selection.fields.names_fields:
+        yield TableWriter(outbox, feed)
+        return
     try:
         connection = await psycopg.AsyncConnection.connect(
-            settings["SQL"], autocommit=True, connect_timeout=_CONNECT_TIMEOUT_S
+            feed.connection_string, autocommit=True, connect_timeout=_CONNECT_TIMEOUT_S
         )
     except psycopg.OperationalError as error:
         raise NotCommittedError(f"PostgreSQL does not answer: {' '.join(str(error).split())}") from error
     async with connection:
-        yield SqlWriter(connection, int(settings.get("SQL_SHARDS") or 1))
+        yield SqlWriter(connection, outbox, feed.shards)
+
+
+class TableWriter:
+    """See `writer.Writer`. It writes the columns that an event table of any layout has, without a number."""
+
+    def __init__(self, outbox: Outbox, feed: SqlFeed) -> None:
+        self._outbox = outbox
+        self._feed = feed
+
+    async def commit(self, event: Event, /) -> Commit:
+        made = self._outbox.made(event, None)
+        try:
+            async with open_canary(self._feed, shard_of(event.partition_key, self._feed.shards)) as table:
+                await table.write(made.stored)
+        except (ServiceError, UsageError) as error:
+            raise NotCommittedError(str(error)) from error
+        return Commit(made.document)
 
 
 class SqlWriter:
     """See `writer.Writer`. All events of a key have one shard, which is that of the contact service too."""
 
-    def __init__(self, connection: psycopg.AsyncConnection[Any], shards: int) -> None:
+    def __init__(self, connection: psycopg.AsyncConnection[Any], outbox: Outbox, shards: int) -> None:
         self._connection = connection
+        self._outbox = outbox
         self._shards = shards
 
-    async def commit(self, event: Event, /) -> int:
-        """Commit an event in its own transaction, and return its number within its partition key."""
+    async def commit(self, event: Event, /) -> Commit:
         try:
             async with self._connection.transaction():
                 return await self._insert(event)
@@ -55,13 +81,15 @@ class SqlWriter:
         except psycopg.Error as error:
             raise NotCommittedError(f"PostgreSQL refused the event: {error}") from error
 
-    async def _insert(self, event: Event) -> int:
+    async def _insert(self, event: Event) -> Commit:
         connection = self._connection
         await connection.execute(_LOCK, (event.partition_key,))
         row = await (await connection.execute(_NEXT, (event.partition_key,))).fetchone()
         assert row is not None
         sequence = int(row[0])
-        own = {"data": json.dumps(event.data), "action": event.action, "createdAt": event.created_at}
-        await connection.execute(_EVENT, {**event.document(sequence), **own})
+        made = self._outbox.made(event, sequence)
+        data = json.dumps(made.document.fields["data"])
+        own = {"data": data, "action": event.action, "createdAt": event.created_at}
+        await connection.execute(_EVENT, {**made.stored, **own})
         await append_async(connection, _TABLE, shard_of(event.partition_key, self._shards), {"id": event.id})
-        return sequence
+        return Commit(made.document, sequence)

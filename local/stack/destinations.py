@@ -16,7 +16,7 @@ from typing import Any
 from azure.cosmos import PartitionKey
 
 from local.stack.options import StackOptions
-from local.stack.parts import ENTITIES
+from local.stack.parts import ENTITIES, PartFailed
 from outbox_emulators import jsonc
 from relay.config.clients import cosmos_client
 from relay.config.settings import SERVICEBUS, Settings
@@ -114,18 +114,35 @@ def containers_of(streams: Sequence[Settings]) -> dict[tuple[str, str], tuple[st
     needed: dict[tuple[str, str], tuple[str, int | None]] = {}
     for each in streams:
         if each.cosmos is not None:
-            needed[each.cosmos_database, each.cosmos_container] = ("/partitionKey", -1)
+            key = each.selection.fields.of_document("key")[0]
+            needed[each.cosmos_database, each.cosmos_container] = (key.text, -1)
             needed[each.cosmos_database, each.cosmos_lease_container] = ("/id", -1)
             needed[each.cosmos_database, each.cosmos_quarantine_container] = ("/partitionKey", None)
     return needed
 
 
 async def create_containers(streams: Sequence[Settings]) -> None:
-    """Create the containers in Cosmos DB that these streams need and the account does not have."""
+    """Create the containers in Cosmos DB that these streams need and the account does not have.
+
+    An empty one with another partition key is made anew: the emulator makes those of the article's layout.
+
+    Raises:
+        PartFailed: A container with another partition key has documents.
+    """
     needed = containers_of(streams)
     if not needed:
         return
     async with cosmos_client(next(each.cosmos for each in streams if each.cosmos)) as client:
         for (database, container), (path, ttl) in needed.items():
             made = await client.create_database_if_not_exists(database)
-            await made.create_container_if_not_exists(container, PartitionKey(path), default_ttl=ttl)
+            there = await made.create_container_if_not_exists(container, PartitionKey(path), default_ttl=ttl)
+            [existing] = (await there.read())["partitionKey"]["paths"]
+            if existing == path:
+                continue
+            if [each async for each in there.query_items("SELECT TOP 1 c.id FROM c")]:
+                raise PartFailed(
+                    f"The container '{container}' has the partition key {existing}, and relay.toml names {path}: "
+                    "name another container, or start the stack with new data."
+                )
+            await made.delete_container(container)
+            await made.create_container(container, PartitionKey(path), default_ttl=ttl)

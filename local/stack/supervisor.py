@@ -72,7 +72,7 @@ class Stack:
             }
             if self.source is Source.SQL:
                 await outboxes.install(self.settings)
-            elif len(self.streams) > 1:
+            else:
                 await destinations.create_containers(self.streams)
             for _ in range(self._options.hosts):
                 await self.start_host()

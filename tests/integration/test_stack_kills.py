@@ -15,6 +15,7 @@ from dotenv import dotenv_values
 from local.azurite.server import missing
 from local.sending.event import Event
 from local.sending.outboxes import open_writer
+from local.sending.routed import Outbox, streams_of
 from tests.support.subscriber import Subscriber
 from tests.support.up import ROOT, stack_up
 from tests.support.watchdog import WATCHDOG_S
@@ -42,7 +43,7 @@ class Running:
         self.subscriber = Subscriber(self.settings["SERVICEBUS"])
 
     async def commit(self) -> None:
-        async with open_writer(self.settings) as writer:
+        async with open_writer(self.settings, Outbox.of(streams_of(self.settings))) as writer:
             for number in range(EVENTS):
                 for key in KEYS:
                     event = Event(key, f"Number{number}", {})

@@ -25,12 +25,14 @@ import local.sending.command
 import outbox_emulators.__main__
 import relay_operator.cli.main
 from local.sending.command import _next
+from local.sending.writer import Commit
 from local.stack import lock
 from local.stack.command import _addresses
 from local.stack.settings import NoStackError, of_running
 from local.watching.command import _next as _check
 from outbox_emulators import command_line, shell, testing
 from relay.backends.findings import Finding
+from relay.core.documents import SourceDocument
 from relay_operator.cli.check import _line
 from relay_operator.cli.terminal import Terminal, shows_colours
 from tests.support.pages import ROOT
@@ -299,7 +301,7 @@ def hints(tmp_path: Path) -> Iterator[str]:
     (tmp_path / "empty.env").write_text("A=1\n", encoding="utf-8")
     yield refusal(tmp_path / "empty.env")
     sent = Namespace(action="A", key="k", count=1, env_file=ENV_FILE)
-    yield _next(sent, 1, {"LOCAL_STACK_READY": "http://127.0.0.1:1/ready"})
+    yield _next(sent, Commit(SourceDocument({}, {}), 1), {"LOCAL_STACK_READY": "http://127.0.0.1:1/ready"})
     yield _check(ENV_FILE)
     stack = SimpleNamespace(source="cosmos", settings={"COSMOS": "", "SERVICEBUS": ""}, hosts=[], blobs=None)
     yield "\n".join(_addresses(stack, "", "", ENV_FILE))  # type: ignore[arg-type]

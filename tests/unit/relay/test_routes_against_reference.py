@@ -185,6 +185,8 @@ rows = st.builds(
             "action": texts,
             "created_at": texts,
             **dict.fromkeys(COLUMNS, cells),
+            # Ids and keys are texts or numbers.
+            **dict.fromkeys(("kind", "n"), cells.filter(lambda value: not isinstance(value, bool))),
             "traceparent": texts,
         },
     ),

@@ -1,4 +1,4 @@
-"""Adapt an event of a smoke test to the rules of one stream.
+"""Adapt an event of a test to the rules of one stream.
 
 The event gets the layout of the outbox, and values that match a rule which leads to the stream.
 """
@@ -18,8 +18,7 @@ from relay.routes.conditions import Condition, Scalar
 from relay.routes.pointers import MISSING, Pointer
 from relay.routes.selection import Route, Selection
 
-# The value of what is a text and has to have some.
-_SOME = f"{PREFIX}test"
+_SMOKE_TEST = f"{PREFIX}test"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +35,24 @@ class Example:
 
 
 class Unplaceable(Exception):
-    """Why no event of a smoke test can have the outbox's layout, in a part of a sentence."""
+    """Why no event of a test can have the outbox's layout, in a part of a sentence."""
 
 
-def example(document: StoredDocument, selection: Selection, *, is_row: bool = False) -> Example | None:
+def in_layout(
+    document: StoredDocument, selection: Selection, *, is_row: bool = False, some: str = _SMOKE_TEST
+) -> Example:
+    """Return the document in the layout of the outbox, whether the stream takes it or not.
+
+    The arguments and errors are those of `example`.
+    """
+    layout = _Layout(selection, is_row, some)
+    made = layout.stored(document)
+    return Example(made, layout.document(made))
+
+
+def example(
+    document: StoredDocument, selection: Selection, *, is_row: bool = False, some: str = _SMOKE_TEST
+) -> Example | None:
     """Return the document as one of the stream, or None if that would do harm.
 
     It changes as little as a rule asks for.
@@ -51,11 +64,12 @@ def example(document: StoredDocument, selection: Selection, *, is_row: bool = Fa
         document: With the usual names (relay/core/documents.py), and all that an event may have.
         selection: Of the stream.
         is_row: Whether the outbox is an SQL one, of which relay.toml names fields.
+        some: The value of what is a text and has to have one.
 
     Raises:
         Unplaceable: Two fields of the layout exclude each other, or the event would be set aside.
     """
-    layout = _Layout(selection, is_row)
+    layout = _Layout(selection, is_row, some)
     for route in selection.routes or (Route((), (selection.destination,)),):
         if selection.destination not in route.to:
             continue
@@ -75,9 +89,10 @@ def example(document: StoredDocument, selection: Selection, *, is_row: bool = Fa
 class _Layout:
     """Where the fields of an event are in what the outbox stores."""
 
-    def __init__(self, selection: Selection, is_row: bool) -> None:
+    def __init__(self, selection: Selection, is_row: bool, some: str) -> None:
         self._selection = selection
         self._is_row = is_row
+        self._some = some
         fields = selection.fields
         self._place = fields.of_columns if is_row else fields.of_document
         names = ("id", "key", "action", "type")
@@ -101,13 +116,15 @@ class _Layout:
             (self._place("data")[0], deepcopy(data)),
             (self._place("key")[0], document["partitionKey"]),
             (own, document["id"]),
-            *((pointer, _SOME) for pointer in others),
+            *((pointer, self._some) for pointer in others),
         ]
         if self._selection.types:
             values.append((self._place("type")[0], document["type"]))
         values += [(self._place("action")[0], data["action"]), (self._place("time")[0], self._time(data))]
         if "traceparent" in document:
             values.append((self._place("trace")[0], document["traceparent"]))
+        if "sequence" in document:
+            values.append((self._place("sequence")[0], document["sequence"]))
         for pointer, value in values:
             there = pointer.find(made)
             if there != value and (isinstance(there, dict) or not _set(made, pointer, value)):
@@ -126,7 +143,10 @@ class _Layout:
             pointer = Pointer.parse(condition.name)
             is_own = self._selection.fields.is_mapped or pointer.names[0] == "data"
             if is_own and not any(_overlap(pointer.names, names) for names in self._kept):
-                _set(made, pointer, _value(condition))
+                _set(made, pointer, self._value(condition))
+
+    def _value(self, condition: Condition) -> Scalar:
+        return condition.values[0] if condition.prefix is None else f"{condition.prefix}{self._some}"
 
     def _time(self, data: Mapping[str, Any]) -> str:
         """Format a time in a form that every database reads."""
@@ -142,16 +162,12 @@ class _Layout:
                 and each.type in (None, "string")
                 and each.pointer.find(made) is MISSING
             ):
-                _set(made, each.pointer, _SOME)
+                _set(made, each.pointer, self._some)
 
 
 def _overlap(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
     shorter = min(len(one), len(other))
     return one[:shorter] == other[:shorter]
-
-
-def _value(condition: Condition) -> Scalar:
-    return condition.values[0] if condition.prefix is None else f"{condition.prefix}{PREFIX}"
 
 
 def _set(made: dict[str, Any], pointer: Pointer, value: Any) -> bool:

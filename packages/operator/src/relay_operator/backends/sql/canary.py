@@ -84,8 +84,8 @@ class SqlCanary:
             await self._session.execute(Statement("commit"))
         except ChangefeedError as error:
             raise ServiceError(
-                f"no event could be written to {self._feed.feed}: {first_line(error)} smoke writes to the columns "
-                f"{', '.join(values)} alone. It needs a login that may also write: the role "
+                f"no event could be written to {self._feed.feed}: {first_line(error)} It has values for "
+                f"{', '.join(values)} alone. To write it needs a login that may also write: the role "
                 f'"changefeed.writers:{self._feed.feed}", and the rights to insert into, select from and delete '
                 "from the event table. Set SQL to it for this command."
             ) from error
@@ -168,8 +168,11 @@ class SqlCanary:
 
 
 @asynccontextmanager
-async def open_canary(feed: SqlFeed) -> AsyncIterator[SqlCanary]:
-    """The SQL outbox of the settings. Raises ServiceError, or UsageError if the event table lacks a column."""
+async def open_canary(feed: SqlFeed, shard_id: int | None = None) -> AsyncIterator[SqlCanary]:
+    """The SQL outbox of the settings, whose events go to a shard, or to a random one.
+
+    Raises ServiceError, or UsageError if the event table lacks a column.
+    """
     with explaining(feed):
         session = await connect(feed)
     try:
@@ -185,7 +188,8 @@ async def open_canary(feed: SqlFeed) -> AsyncIterator[SqlCanary]:
         needed = own if fields.names_fields else REQUIRED_COLUMNS
         if missing := [name for name in needed if name not in columns]:
             raise UsageError(f"{feed.feed} has no column {', '.join(missing)}: run ", CHECK)
-        yield SqlCanary(session, feed, columns, key=[name for name, _ in keys], sees_outbox=sees_outbox)
+        key = [name for name, _ in keys]
+        yield SqlCanary(session, feed, columns, shard_id, key=key, sees_outbox=sees_outbox)
     finally:
         await session.close()
 
