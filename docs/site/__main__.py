@@ -7,6 +7,7 @@ docstring or is not in the reference.
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import subprocess
 import sys
@@ -27,6 +28,8 @@ def build(source: Path, output: Path, *options: str, builder: str = "html") -> i
     except ModuleNotFoundError as error:
         print(f"The package {error.name!r} is missing from {sys.executable}: run `make docs`.", file=sys.stderr)
         return 2
+    # The commands of the reference say `python`, as somebody types them who has activated this environment.
+    os.environ |= {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "100"}
     settings = ["-c", str(Path(__file__).parent), "-d", str(output / "doctrees")]
     code: int = build_main(["-W", "-q", *settings, *options, "-b", builder, str(source), str(output / builder)])
     if code:

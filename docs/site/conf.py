@@ -28,6 +28,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "sphinx_copybutton",
+    "sphinxcontrib.programoutput",
     "docs.site.order",
     "docs.site.links",
     "docs.site.diagrams",
@@ -60,6 +61,7 @@ repository_url = os.environ.get("DOCS_REPOSITORY") or "/".join(
 )
 
 reference_modules = list(MODULES)
+command_pages = ["docs/site/reference/commands"]
 reference_pages = [
     f"docs/site/reference/{page}"
     for page in ("outbox", "inbox", "changefeed", "outbox_emulators", "pytest_plugin")

@@ -27,7 +27,11 @@ def add_contents(app: Sphinx, docname: str, source: list[str]) -> None:
             listed = list(chapters(source[0]))
         except NoTable as error:
             raise ExtensionError(str(error)) from error
-        for caption, pages in [*listed, ("Python API", app.config.reference_pages)]:
+        for caption, pages in [
+            *listed,
+            ("Commands", app.config.command_pages),
+            ("Python API", app.config.reference_pages),
+        ]:
             source[0] += contents(pages, caption)
     elif is_readme_of_folder(docname):
         source[0] += contents(pages) if (pages := pages_below(source[0])) else ""

@@ -46,6 +46,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     """Register with Sphinx."""
     app.add_config_value("reference_modules", [], "env")
     app.add_config_value("reference_pages", [], "env")
+    app.add_config_value("command_pages", [], "env")
     app.connect("config-inited", ignore_other_packages)
     app.connect("env-check-consistency", check_reference)
     app.connect("doctree-read", check_docstrings)

@@ -60,6 +60,7 @@ flowchart LR
         "shop\n====\n\n.. automodule:: shop\n   :no-members:\n\n"
         ".. autoclass:: shop.Order\n\n.. autofunction:: shop.pack\n"
     ),
+    "docs/site/reference/commands.rst": "Commands\n========\n\n.. program-output:: python --version\n",
     "shop.py": '''"""A shop: `pack` packs an `Order`, and `unpack()` is code.
 """
 
@@ -139,6 +140,7 @@ def build_site(
     options = [
         *("-D", "reference_modules=shop"),
         *("-D", "reference_pages=docs/site/reference/shop"),
+        *("-D", "command_pages=docs/site/reference/commands"),
         *more,
     ]
     script = "import sys; from docs.site.__main__ import build, Path as P; " + (

@@ -209,6 +209,24 @@ def test_every_command_and_option_in_a_sentence_exists(programs: dict[str, argpa
                     assert subcommand is not programs[name], f"{path.name}: {text}"
 
 
+def test_the_reference_of_commands_has_each_of_them(programs: dict[str, argparse.ArgumentParser]) -> None:
+    text = (ROOT / "docs/site/reference/commands.rst").read_text(encoding="utf-8")
+    tools = ("relay", "local", "changefeed", "inbox", "outbox_emulators")
+
+    shown = re.findall(r"^\.\. program-output:: python -m (.+) --help$", text, re.MULTILINE)
+
+    assert shown == [" ".join((name, *words)) for name in tools for words in leaves(programs[name])]
+
+
+def leaves(parser: argparse.ArgumentParser) -> Iterator[list[str]]:
+    """The words of each command of a parser that has no further ones."""
+    groups = [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]
+    if not groups:
+        yield []
+    for group in groups:
+        yield from ([name, *words] for name, inner in group.choices.items() for words in leaves(inner))
+
+
 def test_every_option_and_exit_code_of_the_relay_is_documented(
     programs: dict[str, argparse.ArgumentParser],
 ) -> None:

@@ -183,6 +183,8 @@ def test_the_order_is_that_of_the_readmes(site: Path) -> None:
         ("Understand", ""),
         ("", "docs/decisions/README.html"),
         ("", "docs/decisions/0001-parcels.html"),
+        ("Commands", ""),
+        ("", "docs/site/reference/commands.html"),
         ("Python API", ""),
         ("", "docs/site/reference/shop.html"),
     ]
