@@ -23,10 +23,11 @@ from local.sending.writer import NotCommittedError
 from local.stack.parts import PartFailed
 from local.stack.supervisor import Stack
 from outbox import InvalidDocument
-from relay.core.errors import SettingsError
+from relay.config.settings import Settings
+from relay.config.streams import names_of
 from relay.core.events import Reason
 from relay_operator.console.application import PAGES
-from relay_operator.console.pages import Extension
+from relay_operator.console.extension import Extension
 from relay_operator.examples import Unplaceable
 
 _FOLDER = Path(__file__).parent
@@ -35,20 +36,27 @@ _PEEKED = 20
 
 
 class Actions:
-    """The handlers. Each answers with a fragment of the page that says what was done, or why it was not."""
+    """The handlers of the page of a stream.
 
-    def __init__(self, stack: Stack, topic: EmulatorTopic, environment: Mapping[str, str]) -> None:
+    Each answers with a fragment of the page that says what was done, or why it was not.
+    """
+
+    def __init__(self, stack: Stack, streams: Sequence[Settings], stream: Settings, topic: EmulatorTopic) -> None:
+        """`stream` is one of all `streams` of the stack, and `topic` its topic or queue."""
         self._stack = stack
+        self._stream = stream
+        others = [each for each in streams if each.outbox == stream.outbox and each is not stream]
+        # An event that several could take is made for the stream of the page.
+        self._outbox = Outbox([stream, *others])
         self._topic = topic
-        self._environment = environment
 
-    def extension(self, further: Sequence[web.AbstractRouteDef]) -> Extension:
-        """Return the blocks and routes, with further routes."""
+    @property
+    def extension(self) -> Extension:
+        """The blocks of the page, and its routes."""
         return Extension(
             "local",
             TEMPLATES,
             routes=[
-                *further,
                 web.get("/local/actions", self.actions),
                 web.get("/local/peek", self.peek),
                 web.post("/local/send", self.send),
@@ -63,20 +71,22 @@ class Actions:
         return _html(request, "faults.html", faults=offered(self._stack.source))
 
     async def send(self, request: web.Request) -> web.Response:
-        """Commit an event: `key`, `action` and `data`, a JSON object or nothing."""
+        """Commit an event to the stream's outbox: `key`, `action` and `data`, a JSON object or nothing."""
         form = await _form(request)
         key, action = str(form.get("key", "")).strip(), str(form.get("action", "")).strip()
         if not key or not action:
             return _said(request, False, "An event needs a partition key and an action.")
         try:
-            outbox = Outbox.of(self._stack.streams)
             event = Event(key, action, parse_fields([], str(form.get("data", "")).strip() or None))
-            async with open_writer(self._stack.settings, outbox) as writer:
+            async with open_writer(self._stack.settings, self._outbox) as writer:
                 commit = await writer.commit(event)
-        except (WordError, NotCommittedError, InvalidDocument, SettingsError, Unplaceable) as error:
+        except (WordError, NotCommittedError, InvalidDocument, Unplaceable) as error:
             return _said(request, False, str(error).replace("--data", "The data"))
-        if why := outbox.why_ignored(commit.document):
+        if why := self._outbox.why_ignored(commit.document):
             return _said(request, False, f"Committed {action}, which the relay does not publish: {why}")
+        taking = [each for each in self._outbox.streams if each.selection.takes(commit.document)]
+        if self._stream not in taking:
+            return _said(request, True, f"Committed {action} for another stream: see {names_of(taking)}.")
         number = "an event" if commit.number is None else f"number {commit.number}"
         return _said(request, True, f"Committed {action} as {number} of", key=key)
 
@@ -86,7 +96,7 @@ class Actions:
         for fault in offered(self._stack.source):
             if fault.name == kind:
                 try:
-                    await inject(self._stack, fault)
+                    await inject(self._stack, self._stream, fault)
                 except (aiohttp.ClientError, TimeoutError, PartFailed) as error:
                     return _said(request, False, f"{fault.label}: {error}")
                 return _said(request, True, fault.effect)
@@ -102,7 +112,8 @@ class Actions:
             return _said(request, False, f"There is no reason '{reason}'.")
         done, said = await change(
             operation,
-            self._environment,
+            self._stack.operator_settings,
+            self._stream.stream if self._stream.several else None,
             ids=[identifier] if identifier else [],
             reason=Reason(reason) if reason else None,
         )

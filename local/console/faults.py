@@ -8,8 +8,9 @@ from typing import Any
 
 import aiohttp
 
-from local.stack.environment import TOPIC, Source
+from local.stack.environment import Source
 from local.stack.supervisor import Stack
+from relay.config.settings import Settings
 
 _TIMEOUT_S = 5.0
 
@@ -24,6 +25,7 @@ class Fault:
         effect: The message once it is injected.
         source: With which source only; None for both.
         order: The request to the admin port; None if a host is killed.
+        is_of_servicebus: Whether the Service Bus emulator injects it, where the request names the topic or queue.
     """
 
     name: str
@@ -31,11 +33,7 @@ class Fault:
     effect: str
     source: Source | None = None
     order: Mapping[str, Any] | None = None
-
-    @property
-    def is_of_servicebus(self) -> bool:
-        """True if the Service Bus emulator injects the fault, not that of Cosmos DB."""
-        return self.order is not None and "entity" in self.order
+    is_of_servicebus: bool = False
 
 
 FAULTS = (
@@ -52,14 +50,16 @@ FAULTS = (
         "The connection is cut after each of the next 3 transfers, so their answers are lost. The relay sends "
         "them again, and duplicate detection drops the second copies. Send an event to see it.",
         None,
-        {"kind": "cut-after-transfer", "entity": TOPIC, "count": 3},
+        {"kind": "cut-after-transfer", "count": 3},
+        is_of_servicebus=True,
     ),
     Fault(
         "busy",
         "Make Service Bus busy",
         "For 10 seconds every transfer is refused with server-busy. The relay retries. Send an event to see it.",
         None,
-        {"kind": "server-busy", "entity": TOPIC, "for_ms": 10_000},
+        {"kind": "server-busy", "for_ms": 10_000},
+        is_of_servicebus=True,
     ),
     Fault(
         "kill-host",
@@ -82,15 +82,21 @@ def offered(source: Source) -> list[Fault]:
     return [fault for fault in FAULTS if fault.source in (None, source)]
 
 
-async def inject(stack: Stack, fault: Fault) -> None:
-    """Inject a fault once. Raises aiohttp's errors, or PartFailed if a new host does not start."""
+async def inject(stack: Stack, stream: Settings, fault: Fault) -> None:
+    """Inject a fault into what a stream uses, once.
+
+    Raises aiohttp's errors, or PartFailed if a new host does not start.
+    """
     if fault.order is None:
         await stack.replace_host()
         return
-    port = stack.servicebus.details["admin_port"] if fault.is_of_servicebus else stack.outbox.details["port"]
+    url, order = f"http://127.0.0.1:{stack.outbox.details['port']}", dict(fault.order)
+    if fault.is_of_servicebus:
+        url = stack.administration[f"{stream.servicebus_setting}_ADMIN"]
+        order["entity"] = stream.servicebus_topic
     timeout = aiohttp.ClientTimeout(total=_TIMEOUT_S)
     async with (
         aiohttp.ClientSession(timeout=timeout, raise_for_status=True) as http,
-        http.post(f"http://127.0.0.1:{port}/admin/faults", json=dict(fault.order)),
+        http.post(f"{url}/admin/faults", json=order),
     ):
         pass

@@ -28,8 +28,10 @@ _NEWS_S = 60.0
 class StackHosts:
     """See `relay_operator.console.ports.Hosts`. A host that was killed, or is starting, has no attempts."""
 
-    def __init__(self, stack: Stack, wall: Callable[[], float] = time.time) -> None:
+    def __init__(self, stack: Stack, function: str, wall: Callable[[], float] = time.time) -> None:
+        """`function` is the name of the one that relays the stream."""
         self._stack = stack
+        self._function = function
         self._wall = wall
         self._http: aiohttp.ClientSession | None = None
 
@@ -46,7 +48,8 @@ class StackHosts:
             except (aiohttp.ClientError, TimeoutError):
                 continue
             for function in status["functions"]:
-                found |= _attempts(function, time.time())
+                if function["name"] == self._function:
+                    found |= _attempts(function, time.time())
         return found
 
     async def obstacles(self) -> Sequence[Finding]:

@@ -15,9 +15,16 @@ OPERATIONS = {"release": quarantine.release, "discard": quarantine.discard}
 
 
 async def change(
-    operation: str, environment: Mapping[str, str], *, ids: Sequence[str] = (), reason: Reason | None = None
+    operation: str,
+    environment: Mapping[str, str],
+    stream: str | None,
+    *,
+    ids: Sequence[str] = (),
+    reason: Reason | None = None,
 ) -> tuple[bool, str]:
-    """Do one of OPERATIONS to the records with these ids, or to those of a reason.
+    """Do one of OPERATIONS to the records of a stream with these ids, or to those of a reason.
+
+    The only stream of a stack needs no name.
 
     Returns:
         Whether everything was done, and what the command prints.
@@ -27,7 +34,7 @@ async def change(
         run=OPERATIONS[operation],
         env_file=(),
         source=None,
-        stream=None,
+        stream=stream,
         ids=ids,
         all=False,
         reason=reason,

@@ -1,4 +1,4 @@
-"""The topic, as the Service Bus emulator knows it: what became of each message at each subscription."""
+"""A topic or queue, as the Service Bus emulator knows it: what became of each message at each subscription."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from urllib.parse import quote
 
 import aiohttp
 
-from local.stack.environment import TOPIC
 from relay.backends.findings import Finding
 from relay.core.errors import ServiceError
 from relay_operator.console.model import Arrival, DeadLetterGroup, Delivery, Subscription
@@ -32,14 +31,15 @@ Messages = OrderedDict[tuple[str, str], Delivery]
 class EmulatorTopic:
     """See `relay_operator.console.ports.Topic`. Dead letters are peeked as in Azure."""
 
-    def __init__(self, admin_url: str, of_azure: Topic, entity: str = TOPIC) -> None:
-        """`entity` is its name.
+    def __init__(self, admin_url: str, of_azure: Topic, entity: str, *, is_queue: bool) -> None:
+        """`entity` is its name. A queue is its own only subscription.
 
         `of_azure` reads what is read as in Azure, the dead-letter queues and the status; it is closed with this.
         """
         self._admin_url = admin_url
         self._of_azure = of_azure
         self.entity = entity
+        self._is_queue = is_queue
         self._http: aiohttp.ClientSession | None = None
         self._changes: dict[str, int] = {}
         self._messages: dict[str, Messages] = {}
@@ -49,7 +49,7 @@ class EmulatorTopic:
     async def subscriptions(self) -> Sequence[Subscription]:
         """See ports.Topic."""
         entities = await self._get("/admin/entities")
-        prefix = f"{self.entity}/Subscriptions/"
+        prefix = "" if self._is_queue else f"{self.entity}/Subscriptions/"
         found = [
             Subscription(
                 path.removeprefix(prefix),
@@ -58,7 +58,7 @@ class EmulatorTopic:
                 delivered=counts["completed"],
             )
             for path, counts in entities.items()
-            if path.startswith(prefix)
+            if (path == self.entity if self._is_queue else path.startswith(prefix))
         ]
         for each in found:
             self._messages.setdefault(each.name, OrderedDict())
@@ -103,7 +103,8 @@ class EmulatorTopic:
 
     async def _read(self, subscription: str, messages: Messages) -> None:
         after = self._changes.get(subscription, 0)
-        path = f"/admin/entities/{quote(self.entity)}/Subscriptions/{subscription}/messages"
+        outlet = "" if self._is_queue else f"/Subscriptions/{subscription}"
+        path = f"/admin/entities/{quote(self.entity)}{outlet}/messages"
         answer = await self._get(f"{path}?after={after}")
         if answer["change"] < after:  # another broker
             messages.clear()

@@ -23,7 +23,7 @@ from rich.progress import Progress as ProgressBars
 import inbox
 from inbox.handling import Handler
 from local.chaos.admin import AdminPorts
-from local.console.serving import observer_of_stack, topic_of
+from local.console.serving import observer_of_stream, topic_of
 from local.demo.bookings import bookings
 from local.demo.clients import UnexpectedAnswer
 from local.demo.committed import Store, open_store
@@ -279,8 +279,9 @@ async def _console(
     if not arguments.console:
         yield None
         return
+    first = stack.streams[0]
     async with (
-        observer_of_stack(stack, topic_of(stack), always=True) as observer,
+        observer_of_stream(stack, first, topic_of(stack, first), always=True) as observer,
         serving(application(observer, loopback, name=TOPIC), "127.0.0.1", 0) as address,
     ):
         console.print(f"The console is at {address}")

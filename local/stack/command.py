@@ -129,8 +129,7 @@ async def _serve_stack(arguments: argparse.Namespace, options: StackOptions, loc
         write_env_file(
             arguments.env_file,
             {
-                **stack.settings,
-                **stack.administration,
+                **stack.operator_settings,
                 "LOCAL_STACK_READY": ready_url,
                 STACK_APP: str(arguments.app.resolve()),
                 "LOCAL_SERVICEBUS_ADMIN": admin_url,

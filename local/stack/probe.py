@@ -42,7 +42,10 @@ class Probe:
         stack = self._stack
         checks = {
             stack.outbox.name: self._usable(stack.outbox),
-            "servicebus": self._healthy(stack.servicebus.details["admin_port"]),
+            **{
+                each.name: self._healthy(each.details["admin_port"])
+                for each in (stack.servicebus, *stack.namespaces.values())
+            },
             **({} if stack.blobs is None else {stack.blobs.name: self._accepts(stack.blobs)}),
             **{host.name: self._usable(host) for host in stack.hosts},
         }

@@ -18,8 +18,9 @@ from local.stack.options import StackOptions
 from local.stack.parts import Part, PartFailed, emulator
 from local.stack.upkeep import Upkeep
 from outbox_emulators.functions.status import UNABLE
-from relay.config.settings import SERVICEBUS, Settings
-from relay.config.streams import read_streams
+from relay.config.settings import FILE_VARIABLE, SERVICEBUS, Settings
+from relay.config.streams import APP, read_file, read_streams
+from relay.routes.file import FILE
 
 _WORKER = "local.stack.worker"
 
@@ -33,6 +34,7 @@ class Stack:
         settings: The environment of an app on this stack.
         outbox: Cosmos DB, or PostgreSQL.
         servicebus: Service Bus.
+        namespaces: The Service Bus of each further namespace of relay.toml, by its setting.
         blobs: Blob Storage; None if the options ask for none.
         recordings: Where Cosmos DB and Service Bus record what they do, if the options ask for it.
         hosts: The Functions hosts that run, or the workers of the SQL source.
@@ -48,9 +50,9 @@ class Stack:
         self.hosts: list[Part] = []
         self.outbox: Part
         self.servicebus: Part
+        self.namespaces: dict[str, Part] = {}
         self.blobs: Part | None = None
         self._services: list[Part] = []
-        self._namespaces: dict[str, Part] = {}
         self._ended_hosts: dict[Part, float] = {}
         self._started_hosts = 0
         self._hosts_changed = asyncio.Event()
@@ -67,7 +69,7 @@ class Stack:
                 **outboxes.settings(self.outbox, self._options),
                 **servicebus_settings(self.servicebus.details),
                 **({} if self.blobs is None else blob_settings(self.blobs.details)),
-                **{name: str(part.details["connection_string"]) for name, part in self._namespaces.items()},
+                **{name: str(part.details["connection_string"]) for name, part in self.namespaces.items()},
                 **self._options.settings,
             }
             if self.source is Source.SQL:
@@ -99,8 +101,19 @@ class Stack:
     @property
     def administration(self) -> dict[str, str]:
         """The management endpoint of each namespace, by the variable that names it to an operator's command."""
-        parts = {SERVICEBUS: self.servicebus, **self._namespaces}
+        parts = {SERVICEBUS: self.servicebus, **self.namespaces}
         return {f"{name}_ADMIN": f"http://127.0.0.1:{each.details['admin_port']}" for name, each in parts.items()}
+
+    @property
+    def operator_settings(self) -> dict[str, str]:
+        """The settings of an operator's command on this stack.
+
+        They name the relay.toml of the app, where the command would read another one.
+        """
+        path, _ = read_file({**os.environ, **self.settings}, self._options.app)
+        elsewhere = path.exists() and path.resolve() != APP / FILE
+        named = {FILE_VARIABLE: str(path.resolve())} if elsewhere else {}
+        return {**self.settings, **self.administration, **named}
 
     @property
     def ended_hosts(self) -> Mapping[Part, float]:
@@ -137,7 +150,7 @@ class Stack:
                 label=label,
                 loses=_MESSAGES,
             )
-            self._namespaces[name] = part
+            self.namespaces[name] = part
             self._services.append(part)
 
     async def _start_blobs(self) -> None:

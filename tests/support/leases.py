@@ -20,19 +20,20 @@ def _nobody_else_initializes() -> None:
 
 
 class TriggerLeases:
-    """The leases of one trigger on the container `data`, in the container `leases`."""
+    """The leases of one trigger on an outbox, in the container `leases`."""
 
     def __init__(
         self,
         client: CosmosClient,
         *,
+        outbox: str = "data",
         prefix: str = "",
         owner: str = "host",
         max_items: int | None = None,
         edges: Edges | None = None,
     ) -> None:
         self._database = client.get_database_client(DATABASE)
-        self.data = self._database.get_container_client("data")
+        self.data = self._database.get_container_client(outbox)
         self.leases = self._database.get_container_client("leases")
         self._prefix = prefix
         self._owner = owner

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from local.console.serving import backend_of_page, topic_of
+from local.console.serving import topic_of
 from local.sending.event import Event, WordError
 from local.sending.routed import STACK_APP, Outbox, streams_of
 from local.stack.options import StackOptions
@@ -35,7 +35,8 @@ TYPES = '[outboxes.default]\ntypes = ["order", "invoice"]\n'
 async def test_the_page_shows_the_events_and_the_destination_that_the_rules_name(tmp_path: Path) -> None:
     stack = stack_of(tmp_path, TYPES + '[destinations.default]\ntopic = "orders"\n')
 
-    settings, topic = backend_of_page(stack).settings, topic_of(stack)
+    [settings] = stack.streams
+    topic = topic_of(stack, settings)
 
     assert settings.selection.types == ("order", "invoice")
     assert (settings.servicebus_topic, topic.entity) == ("orders", "orders")

@@ -82,7 +82,7 @@ def test_entities_of_the_options_are_used_as_they_are(tmp_path: Path) -> None:
 def test_commands_are_told_the_management_endpoint_of_every_namespace(tmp_path: Path) -> None:
     stack = Stack(StackOptions(app=tmp_path, logs=tmp_path))
     parts = [cast(Part, SimpleNamespace(details={"admin_port": port})) for port in (5300, 5301)]
-    stack.servicebus, stack._namespaces["ORDERS_BUS"] = parts
+    stack.servicebus, stack.namespaces["ORDERS_BUS"] = parts
 
     assert stack.administration == {
         "SERVICEBUS_ADMIN": "http://127.0.0.1:5300",

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from local.console.hosts import StackHosts
 from local.stack.parts import Part
 from local.stack.supervisor import Stack, StackOptions
 from local.stack.upkeep import Ended
 from relay.backends.findings import Level
+from relay_operator.console.ports import Attempt
 
 SERVES = """
 import sys
@@ -39,7 +45,7 @@ async def test_the_owner_of_leases_or_claims_has_ended_with_its_process(
     path = {"PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
     host = await Part.start(name, "made_up_host", details, log=tmp_path / "log", environment=path)
     stack.hosts.append(host)
-    hosts = StackHosts(stack)
+    hosts = StackHosts(stack, "relay")
     running = hosts.ended_at(own)
 
     host.kill_alone()
@@ -60,10 +66,32 @@ async def test_an_end_is_an_error_until_it_is_restored_and_a_loss_stays(stack: S
     }
     stack.upkeep.ended.update(ends)
 
-    soon = await StackHosts(stack, wall=lambda: 160.0).obstacles()
-    later = await StackHosts(stack, wall=lambda: 162.0).obstacles()
+    soon = await StackHosts(stack, "relay", wall=lambda: 160.0).obstacles()
+    later = await StackHosts(stack, "relay", wall=lambda: 162.0).obstacles()
 
     assert [each.level for each in soon] == [Level.ERROR, Level.WARNING, Level.WARNING, Level.WARNING]
     assert [each.what for each in later] == [ends[name].text for name in ("cosmos", "servicebus", "azurite")]
     assert later[1].what.endswith("its messages are lost")
     assert "relay replay --from" in str(later[1].remedy)
+
+
+async def test_the_attempts_are_those_of_the_function_of_the_stream(stack: Stack) -> None:
+    async def status(request: web.Request) -> web.Response:
+        withheld = {"error": "too deep", "at": time.time()}
+        functions = [
+            {"name": "relay", "attempts": {"0": {"number": 2, "error": "busy"}}, "withheld": {}},
+            {"name": "relay_orders", "attempts": {}, "withheld": {"0": withheld}},
+        ]
+        return web.json_response({"functions": functions})
+
+    app = web.Application()
+    app.router.add_get("/admin/status", status)
+    async with TestServer(app) as server:
+        stack.hosts.append(cast(Part, SimpleNamespace(details={"port": server.port})))
+        found = {}
+        for name in ("relay", "relay_orders"):
+            hosts = StackHosts(stack, name)
+            found[name] = await hosts.attempts()
+            await hosts.close()
+
+    assert found == {"relay": {"0": Attempt(2, "busy")}, "relay_orders": {"0": Attempt(withheld="too deep")}}

@@ -15,7 +15,7 @@ from relay.config.settings import Settings
 from relay.config.streams import names_of, read_streams
 from relay.core.errors import SettingsError, UsageError
 from relay.core.remedy import PLAIN, Invocation
-from relay_operator.backends.backend import open_backend
+from relay_operator.backends.backend import OperatorBackend, open_backend
 from relay_operator.cli import check, shell
 from relay_operator.cli.arguments import (
     Commands,
@@ -27,11 +27,14 @@ from relay_operator.cli.arguments import (
 )
 from relay_operator.cli.routes_report import target_of
 from relay_operator.cli.terminal import ExitCode, Result, Terminal, stop_signal
-from relay_operator.console.ports import Check
+from relay_operator.console.ports import Check, View
 
 if TYPE_CHECKING:
-    from relay_operator.console.formatting import Commands as PageCommands
+    from aiohttp import web
 
+    from relay_operator.console.overview import StreamView
+    from relay_operator.console.pages import ConsoleSettings
+    from relay_operator.console.server import Access
 
 EXAMPLES = """\
 examples:
@@ -79,9 +82,7 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str], _: 
             f"Run {shell.python()} -m pip install Jinja2."
         )
     # Here, as no other command needs what serves a page.
-    from relay_operator.console.application import application, application_of_streams
     from relay_operator.console.observer import observer_of
-    from relay_operator.console.overview import StreamView
     from relay_operator.console.pages import ConsoleSettings
     from relay_operator.console.server import access_for, loopback, serving
 
@@ -94,17 +95,10 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str], _: 
             backend = open_backend(each, arguments.source)
             observer = observer_of(backend, environment, from_beginning=arguments.begin == "beginning")
             view = await opened.enter_async_context(observer)
-            outbox, destination = (text.removeprefix("the ") for text in (backend.wording.source, target_of(each)))
             # Anyone who is not at this machine has another Python, and other files.
             reader = invocation_of(arguments) if access is loopback else PLAIN
-            commands = _commands(each, arguments.source, reader)
-            views.append(StreamView(each.stream, outbox, destination, view, commands))
-        if len(views) > 1:
-            app = application_of_streams(views, access, settings=shown, check=check)
-        else:
-            [only] = views
-            name = name_of(streams[0])
-            app = application(only.view, access, name=name, settings=shown, commands=only.commands, check=check)
+            views.append(stream_view(each, backend, view, reader))
+        app = application_of_views(streams, views, access, settings=shown, check=check)
         async with serving(app, arguments.host, arguments.port) as address:
             print(f"The console is on {address}", flush=True)
             if access is not loopback:
@@ -123,23 +117,63 @@ def _with_source(streams: list[Settings], source: str | None) -> list[Settings]:
     return found
 
 
-def name_of(settings: Settings) -> str:
+def _name_of(settings: Settings) -> str:
     """Return the name of the only stream that is shown, for the title."""
     kind = "queue " if settings.servicebus_is_queue else ""
     of = "" if settings.label is None else f"{settings.stream} → "
     return f"{of}{kind}{settings.servicebus_topic}"
 
 
-def _commands(settings: Settings, source: str | None, reader: Invocation) -> PageCommands:
-    """Return the commands that the page of a stream shows."""
-    from relay_operator.console.formatting import Commands as PageCommands
+def stream_view(settings: Settings, backend: OperatorBackend, view: View, reader: Invocation) -> StreamView:
+    """Return a stream as the console shows it.
 
+    Args:
+        settings: Those of the stream.
+        backend: The outbox that is shown.
+        view: Of that outbox and the stream's destination.
+        reader: How the reader of the page starts commands; outbox and stream are added.
+    """
+    from relay_operator.console.formatting import Commands as PageCommands
+    from relay_operator.console.overview import StreamView
+
+    outbox, destination = (text.removeprefix("the ") for text in (backend.wording.source, target_of(settings)))
     by = replace(
         reader,
-        source=source if len(settings.sources) > 1 else None,
+        source=backend.name if len(settings.sources) > 1 else None,
         stream=settings.stream if settings.several else None,
     )
-    return PageCommands(by, settings.servicebus_is_queue)
+    return StreamView(settings.stream, outbox, destination, view, PageCommands(by, settings.servicebus_is_queue))
+
+
+def application_of_views(
+    streams: Sequence[Settings],
+    views: Sequence[StreamView],
+    access: Access,
+    *,
+    settings: ConsoleSettings,
+    check: Check,
+) -> web.Application:
+    """Return the console of these streams: the page of the only one, or the page of all and one of each.
+
+    Args:
+        streams: The settings of each.
+        views: The view of each.
+        access, settings, check: As of `application`.
+    """
+    from relay_operator.console.application import application, application_of_streams
+
+    if len(views) > 1:
+        return application_of_streams(views, access, settings=settings, check=check)
+    [only] = views
+    return application(
+        only.view,
+        access,
+        name=_name_of(streams[0]),
+        settings=settings,
+        commands=only.commands,
+        check=check,
+        extensions=only.extensions,
+    )
 
 
 def check_of(environment: Mapping[str, str]) -> Check:

@@ -13,11 +13,12 @@ from aiohttp import web
 from relay.backends.findings import Level
 from relay.core.errors import RelayError, UsageError, first_line
 from relay.core.remedy import CHECK, Sentence
+from relay_operator.console.extension import Extension
 from relay_operator.console.formatting import Commands
 from relay_operator.console.model import Checked, Problem, Snapshot, Timeline
 from relay_operator.console.overview import Overview, StreamView, path_of
 from relay_operator.console.page_query import EVERYTHING, PageQuery
-from relay_operator.console.pages import ConsoleSettings, Extension, Pages
+from relay_operator.console.pages import ConsoleSettings, Pages
 from relay_operator.console.ports import Check, View
 from relay_operator.console.server import Access, guarded, set_headers
 from relay_operator.console.stream import (
@@ -64,12 +65,8 @@ def application(
     chosen = settings or ConsoleSettings()
     app = _guarded(access)
     app[PAGES] = Pages(name, chosen, commands or Commands(), extensions)
-    _add_page(app, view, chosen, Checks(check) if check else None)
-    for extension in extensions:
-        app.router.add_routes(extension.routes)
-        if extension.static is not None:
-            app.router.add_static(f"/static/{extension.name}/", extension.static)
-    _add_static(app)
+    _add_page(app, view, chosen, Checks(check) if check else None, extensions)
+    _add_static(app, extensions)
     return app
 
 
@@ -103,10 +100,10 @@ def application_of_streams(
     )
     for each in streams:
         page = web.Application()
-        page[PAGES] = Pages(each.title, chosen, each.commands, (), streams, each.name)
-        _add_page(page, each.view, chosen, checks)
+        page[PAGES] = Pages(each.title, chosen, each.commands, each.extensions, streams, each.name)
+        _add_page(page, each.view, chosen, checks, each.extensions)
         app.add_subapp(path_of(each.name), page)
-    _add_static(app)
+    _add_static(app, [extension for each in streams for extension in each.extensions])
     return app
 
 
@@ -116,8 +113,14 @@ def _guarded(access: Access) -> web.Application:
     return app
 
 
-def _add_page(app: web.Application, view: View, settings: ConsoleSettings, checks: Checks | None) -> None:
-    """Add the routes of the page of one view, whose pages the application has."""
+def _add_page(
+    app: web.Application,
+    view: View,
+    settings: ConsoleSettings,
+    checks: Checks | None,
+    extensions: Sequence[Extension],
+) -> None:
+    """Add the routes of the page of one view, whose pages the application has, and those of its extensions."""
     streams, pages = Streams(), app[PAGES]
     app.on_shutdown.append(streams.close)
     timelines = Timelines(
@@ -135,9 +138,15 @@ def _add_page(app: web.Application, view: View, settings: ConsoleSettings, check
             web.get("/events.json", console.events),
         ]
     )
+    for extension in extensions:
+        app.router.add_routes(extension.routes)
 
 
-def _add_static(app: web.Application) -> None:
+def _add_static(app: web.Application, extensions: Sequence[Extension]) -> None:
+    """Add the files of the console and of extensions, of which several pages may have the same one."""
+    for name, folder in {each.name: each.static for each in extensions}.items():
+        if folder is not None:
+            app.router.add_static(f"/static/{name}/", folder)
     app.router.add_static("/static/", Path(__file__).parent / "static")
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from relay.backends.findings import Level
 from relay.core import jsontext
 from relay_operator.console.document import members
+from relay_operator.console.extension import Extension
 from relay_operator.console.formatting import Commands, plural
 from relay_operator.console.model import Snapshot
 from relay_operator.console.ports import View
@@ -28,6 +29,7 @@ class StreamView:
         outbox, destination: What it reads and where it sends, in words.
         view: Of this stream alone, so that nothing that happens to another one changes it.
         commands: Those of its page.
+        extensions: Blocks and routes of others on its page; static files are served once for all pages.
     """
 
     name: str
@@ -35,6 +37,7 @@ class StreamView:
     destination: str
     view: View
     commands: Commands = field(default_factory=Commands)
+    extensions: Sequence[Extension] = ()
 
     @property
     def title(self) -> str:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
-from aiohttp import web
 from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PrefixLoader, StrictUndefined
 from markupsafe import Markup
 
@@ -21,6 +20,7 @@ from relay.core.remedy import render
 from relay_operator.console import formatting
 from relay_operator.console.charts import charts
 from relay_operator.console.content import shows_data
+from relay_operator.console.extension import Extension
 from relay_operator.console.freshness import FIGURES
 from relay_operator.console.model import Checked, Partition, Snapshot, Timeline
 from relay_operator.console.overview import StreamState, StreamView, overall, path_of
@@ -115,24 +115,6 @@ class ConsoleSettings:
     def runbook_address(self, section: str) -> str | None:
         """Return the address of a section of the runbook; None without CONSOLE_RUNBOOK_URL."""
         return None if self.runbook_url is None else f"{self.runbook_url}#{section}"
-
-
-@dataclass(frozen=True, slots=True)
-class Extension:
-    """Additions of another part of the project: blocks in the page's sections, and further routes.
-
-    Attributes:
-        name: Of the part: its templates are included as `name/file.html`.
-        templates: The folder of its templates. Those with the name of one of SLOTS are blocks of the page.
-        routes: Its routes. A handler makes its HTML with `request.app[PAGES].fragment("name/file.html", …)`.
-        static: A folder that is served as `/static/name/`; None for none. `style.css` and `script.js` in it are
-            included in the page.
-    """
-
-    name: str
-    templates: Path
-    routes: Sequence[web.AbstractRouteDef] = ()
-    static: Path | None = None
 
 
 class Pages:

@@ -1,0 +1,200 @@
+"""The page of a stack with several streams: two outboxes, a topic and a queue."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import aiohttp
+import pytest
+from azure.cosmos.aio import CosmosClient
+
+from local.console.serving import serving_console
+from local.stack import destinations
+from local.stack.environment import cosmos_settings, servicebus_settings
+from local.stack.options import StackOptions
+from local.stack.parts import Part
+from local.stack.supervisor import Stack
+from outbox_emulators.cosmos.server import CosmosServer
+from outbox_emulators.servicebus.entities import Entities
+from outbox_emulators.servicebus.server import ServiceBusServer
+from relay.backends.cosmos.backend import CosmosBackend
+from tests.support.leases import TriggerLeases
+
+FILE = """
+[outboxes.default]
+
+[outboxes.orders]
+container = "orders"
+
+[destinations.audit]
+queue = "audit"
+connection = "AUDIT_BUS"
+
+# Beside the queue, and of no stream.
+[destinations.unused]
+topic = "unused"
+connection = "AUDIT_BUS"
+
+[[routes]]
+outbox = "orders"
+when = { action = "Audited" }
+to = ["audit"]
+
+[[routes]]
+to = ["default"]
+"""
+TITLES = {
+    "default": "default → topic 'domain-events'",
+    "orders": "orders → topic 'domain-events'",
+    "orders-audit": "orders-audit → queue 'audit' of AUDIT_BUS",
+}
+TOO_LONG = "k" * 200
+
+
+def part(name: str, port: int) -> Part:
+    return cast(Part, SimpleNamespace(name=name, details={"port": port, "admin_port": port}))
+
+
+@dataclass
+class Served:
+    """The pages of a stack whose services are in this process, and whose relay a test runs."""
+
+    stack: Stack
+    address: str
+    http: aiohttp.ClientSession
+    cosmos: CosmosClient
+
+    async def get(self, path: str) -> str:
+        async with self.http.get(f"{self.address}{path}") as answer:
+            assert answer.status == 200, path
+            return await answer.text()
+
+    async def post(self, stream: str, route: str, /, **form: str) -> str:
+        """Post a form of a stream's page; returns what the page says then, without its markup."""
+        url = f"{self.address}streams/{stream}/local/{route}"
+        async with self.http.post(url, data=form) as answer:
+            assert answer.status == 200, url
+            return " ".join(re.sub("<[^>]+>", "", await answer.text()).split())
+
+    async def stages(self, stream: str, key: str) -> list[str]:
+        """The stages of a key's events on a stream's page."""
+        found = json.loads(await self.get(f"streams/{stream}/timeline.json?key={key}"))
+        assert found["problems"] == []
+        return [each["stage"] for each in found["events"]]
+
+    async def relay(self) -> None:
+        """Deliver what is in the feed of each stream to its relay."""
+        for each in self.stack.streams:
+            relay = CosmosBackend(each).relay
+            trigger = TriggerLeases(self.cosmos, outbox=each.cosmos_container, prefix=each.lease_prefix)
+
+            async def handle(page: list[dict[str, Any]], relay: Any = relay) -> None:
+                await relay.handle(page, "i1")
+
+            try:
+                await trigger.deliver(handle)
+            finally:
+                await relay.close()
+
+
+@pytest.fixture
+async def served(cosmos: CosmosServer, quick_sdk: None, tmp_path: Path) -> AsyncIterator[Served]:
+    (tmp_path / "relay.toml").write_text(FILE)
+    options = StackOptions(app=tmp_path, logs=tmp_path / "logs")
+    stack = Stack(options)
+    async with AsyncExitStack() as opened:
+        entities = {name: Entities.from_file(path) for name, path in destinations.namespaces(options).items()}
+        buses = {name: await opened.enter_async_context(ServiceBusServer(each)) for name, each in entities.items()}
+        main, audit = buses["SERVICEBUS"], buses["AUDIT_BUS"]
+        stack.outbox = part("cosmos", cosmos.port)
+        stack.servicebus = part("servicebus", main.admin_port)
+        stack.namespaces["AUDIT_BUS"] = part("servicebus-audit_bus", audit.admin_port)
+        details = {"connection_string": main.connection_string, "duplicate_windows_s": {}}
+        stack.settings = {
+            **cosmos_settings({"connection_string": cosmos.connection_string}),
+            **servicebus_settings(details),
+            "AUDIT_BUS": audit.connection_string,
+        }
+        await destinations.create_containers(stack.streams)
+        yield Served(
+            stack,
+            await opened.enter_async_context(serving_console(stack, 0)),
+            await opened.enter_async_context(aiohttp.ClientSession()),
+            await opened.enter_async_context(CosmosClient.from_connection_string(cosmos.connection_string)),
+        )
+
+
+async def test_the_first_page_has_a_line_for_each_stream_and_each_has_a_page(served: Served) -> None:
+    overview = await served.get("")
+    parts = json.loads(await served.get("ready"))["parts"]
+    states = json.loads(await served.get("state.json"))["streams"]
+
+    assert parts == {"cosmos": True, "servicebus": True, "servicebus-audit_bus": True}
+    assert "Send an event" not in overview
+    assert [(each["name"], each["snapshot"]["problems"]) for each in states] == [(name, []) for name in TITLES]
+    assert [[each["name"] for each in state["snapshot"]["subscriptions"]] for state in states] == [
+        ["all", "names"],
+        ["all", "names"],
+        ["audit"],
+    ]
+    for name in TITLES:
+        assert f'<a href="/streams/{name}/">' in overview
+        page = await served.get(f"streams/{name}/")
+        assert f'hx-post="/streams/{name}/local/send"' in page
+        assert f'hx-post="/streams/{name}/local/fault"' in await served.get(f"streams/{name}/local/actions")
+        for path in re.findall(r'(?:href|src)="/(static/[^"]+)"', page):
+            await served.get(path)
+
+
+async def test_an_event_is_sent_to_the_outbox_of_the_page_and_waits_at_its_destination(served: Served) -> None:
+    assert await served.post("default", "send", key="d", action="Placed") == "Committed Placed as number 1 of d."
+    assert await served.post("orders", "send", key="o", action="Placed") == "Committed Placed as number 1 of o."
+    audited = await served.post("orders-audit", "send", key="a", action="Audited")
+    elsewhere = await served.post("orders-audit", "send", key="e", action="Placed")
+    await served.relay()
+
+    assert audited == "Committed Audited as number 1 of a."
+    assert elsewhere == "Committed Placed for another stream: see orders."
+    shown = {name: [key for key in "doae" if await served.stages(name, key) == ["published"]] for name in TITLES}
+    assert shown == {"default": ["d"], "orders": ["o", "e"], "orders-audit": ["a"]}
+    queue = await served.get("streams/orders-audit/local/peek?subscription=audit")
+    topic = await served.get("streams/orders/local/peek?subscription=all")
+    assert "waited longest in the queue <bdi>audit</bdi>" in queue
+    assert re.findall("<bdi>([a-z])</bdi>", queue) == ["a"]
+    # Two outboxes have this topic for a destination.
+    assert sorted(re.findall("<bdi>([a-z])</bdi>", topic)) == ["d", "e", "o"]
+
+
+async def test_a_record_is_released_and_discarded_in_the_quarantine_of_its_stream(served: Served) -> None:
+    await served.post("orders-audit", "send", key=TOO_LONG, action="Audited")
+    await served.relay()
+    form = {"operation": "discard", "reason": "partition-key-too-long"}
+
+    others = [await served.post(name, "quarantine", **form) for name in ("default", "orders")]
+    released = await served.post("orders-audit", "quarantine", **form | {"operation": "release"})
+    before = await served.stages("orders-audit", TOO_LONG)
+    discarded = await served.post("orders-audit", "quarantine", **form)
+
+    assert all("discarded 1" not in said for said in others)
+    assert "still invalid 1" in released
+    assert before == ["quarantined"]
+    assert "discarded 1" in discarded
+    assert await served.stages("orders-audit", TOO_LONG) == ["discarded"]
+
+
+async def test_a_fault_is_injected_where_the_stream_sends(served: Served) -> None:
+    assert "connection is cut" in await served.post("orders-audit", "fault", kind="cut")
+
+    async def pending(port: int) -> list[str]:
+        async with served.http.get(f"http://127.0.0.1:{port}/admin/faults") as answer:
+            return [each["entity"] for each in (await answer.json())["pending"]]
+
+    assert await pending(served.stack.namespaces["AUDIT_BUS"].details["admin_port"]) == ["audit"]
+    assert await pending(served.stack.servicebus.details["admin_port"]) == []
