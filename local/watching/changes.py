@@ -46,30 +46,39 @@ class Change:
     reason: str | None = None
     not_measured: str | None = None
 
-    def as_line(self) -> str:
-        """Return one line for a person, in local time."""
+    def as_line(self, stream: str = "", *, of_queue: bool = False) -> str:
+        """Return one line for a person, in local time.
+
+        Args:
+            stream: The words for its stream, where there are several.
+            of_queue: Whether the stream's destination is a queue, which has no subscriptions.
+        """
         at = "-" if self.at is None else datetime.fromtimestamp(self.at).strftime("%H:%M:%S.%f")[:-3]
         number = "" if self.sequence is None else f" #{self.sequence}"
-        where = "" if self.subscription is None else f" subscription {self.subscription}"
+        where = (
+            "" if self.subscription is None else f" {'queue' if of_queue else 'subscription'} {self.subscription}"
+        )
         words = _WORDS.get(self.what, self.what)
         known = self.after_s is not None and self.what != "committed"
         after = f", after {_span(self.after_s or 0.0)}" if known else ""
         if self.not_measured is not None:
             after = f", not measured: {self.not_measured}"
         why = "" if self.reason is None else f": {self.reason}"
-        return printable(
-            f"{at:<12}  {self.partition_key}{number}  {self.action or '-'}  {words}{where}{why}{after}  {self.id}"
-        )
+        of = f"  {stream}" if stream else ""
+        event = f"{self.partition_key}{number}  {self.action or '-'}"
+        return printable(f"{at:<12}{of}  {event}  {words}{where}{why}{after}  {self.id}")
 
-    def as_json(self, *, earlier: bool = False) -> str:
+    def as_json(self, stream: str | None = None, *, earlier: bool = False) -> str:
         """Return the same as one JSON object, with the time in RFC 3339 and the latency in milliseconds.
 
         Args:
+            stream: The name of its stream; None for an object without it.
             earlier: Whether it happened before anybody watched.
         """
         at = None if self.at is None else datetime.fromtimestamp(self.at, UTC).isoformat(timespec="milliseconds")
         return as_json(
             {
+                **({} if stream is None else {"stream": stream}),
                 "id": self.id,
                 "partitionKey": self.partition_key,
                 "action": self.action,

@@ -1,4 +1,4 @@
-"""`python -m local watch`: follow the events of the running stack."""
+"""`python -m local watch`: follow the events of the running stack, of all its streams or of one."""
 
 from __future__ import annotations
 
@@ -7,19 +7,26 @@ import asyncio
 import json
 import shlex
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import aiohttp
 
+from local.sending.routed import streams_of
 from local.stack.lock import add_option, how_to_start
 from local.stack.settings import READY, NoStackError, of_running
 from local.watching.changes import ENDED, Change, Changes, staleness
 from outbox_emulators.command_line import positive
 from outbox_emulators.process import Stopped, until_done
 from outbox_emulators.shell import printable, python
+from relay.config.settings import Settings
+from relay.config.streams import stream_of
+from relay.core.errors import SettingsError, UsageError
+from relay_operator.cli.routes_report import target_of
+from relay_operator.console.overview import path_of
 
 _CONNECT_TIMEOUT_S = 10.0
 # The stream says something every ten seconds.
@@ -29,11 +36,16 @@ _SILENCE_S = 30.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `watch`."""
     parser.add_argument(
-        "--count", type=positive, metavar="N", help="end after the relay is done with N events, also earlier ones"
+        "--count",
+        type=positive,
+        metavar="N",
+        help="end after the relay is done with N events, also earlier ones; with several streams, an event counts "
+        "once in each of those that are watched",
     )
     parser.add_argument(
         "--key", metavar="KEY", help="only events of this partition key, also those before the latest 50 of all"
     )
+    parser.add_argument("--stream", metavar="NAME", help="only this stream of relay.toml; all of them by default")
     parser.add_argument("--timeout", type=float, metavar="S", help="seconds after which it ends, with exit code 1")
     parser.add_argument("--json", action="store_true", help="a JSON object a line")
     add_option(parser)
@@ -48,15 +60,18 @@ async def run(arguments: argparse.Namespace) -> int:
                 f"The stack of {arguments.env_file} has no console that could be watched, such as that of `demo`. "
                 f"{how_to_start(arguments.env_file)}."
             )
-    except NoStackError as error:
+        followed = _followed(streams_of(settings), arguments.stream)
+    except (NoStackError, SettingsError, UsageError) as error:
         print(error, file=sys.stderr)
         return 2
     watching = Watching(arguments.key, arguments.count, as_json=arguments.json)
+    page = settings[READY].removesuffix("/ready")
     query = "" if arguments.key is None else f"?key={quote(arguments.key, safe='')}"
-    url = f"{settings[READY].removesuffix('ready')}events.json{query}"
     try:
         async with asyncio.timeout(arguments.timeout):
-            await until_done(watching.follow(_events(url)))
+            await until_done(
+                _follow(watching, {f"{page}{each.path}/events.json{query}": each for each in followed})
+            )
     except Stopped:
         return 0
     except (aiohttp.ClientError, EOFError) as error:
@@ -73,46 +88,104 @@ def _next(env_file: Path) -> str:
     return f"`{python()} -m relay check --env-file {shlex.quote(str(env_file))}` says whether anything keeps it."
 
 
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """A stream whose events are followed.
+
+    Attributes:
+        path: The address of its page, without the slash at its end.
+        name: Of the stream; None if the stack has no other one.
+        title: The stream in words, as wide as those of the others; empty if the stack has no other one.
+        is_queue: Whether its destination is a queue.
+    """
+
+    path: str = ""
+    name: str | None = None
+    title: str = ""
+    is_queue: bool = False
+
+
+def _followed(streams: list[Settings], name: str | None) -> Sequence[Followed]:
+    """Return the stream of this name, or all streams. Raises UsageError if there is none of this name."""
+    chosen = streams if name is None else [stream_of(streams, name)]
+    if len(streams) == 1:
+        return [Followed(is_queue=chosen[0].servicebus_is_queue)]
+    titles = [f"{each.stream} → {target_of(each).removeprefix('the ')}" for each in chosen]
+    width = max(map(len, titles))
+    return [
+        Followed(path_of(each.stream), each.stream, f"{title:<{width}}", each.servicebus_is_queue)
+        for each, title in zip(chosen, titles, strict=True)
+    ]
+
+
+async def _follow(watching: Watching, streams: Mapping[str, Followed]) -> None:
+    """Print the changes of streams until there are enough, or one of them ends.
+
+    Args:
+        watching: Prints them.
+        streams: By the address of its events.
+    """
+    following = [asyncio.create_task(watching.follow(_events(url), each)) for url, each in streams.items()]
+    try:
+        done, _ = await asyncio.wait(following, return_when=asyncio.FIRST_COMPLETED)
+        for each in done:
+            each.result()
+    finally:
+        for each in following:
+            each.cancel()
+        await asyncio.gather(*following, return_exceptions=True)
+
+
 class Watching:
-    """Prints the changes of a stream of events."""
+    """Prints the changes of streams of events."""
 
     def __init__(self, key: str | None, count: int | None, *, as_json: bool) -> None:
         """Create one.
 
         Args:
             key: The partition key whose events are streamed; None for every key.
-            count: Number of events after which it ends; None for no end.
+            count: Number of events after which it ends, each counted in each of its streams; None for no end.
             as_json: False prints lines for a person, below headings on standard error.
         """
         self._key = key
         self._count = count
         self._as_json = as_json
-        self._changes = Changes()
-        self._done: set[str] = set()
-        self._is_past = True
+        self._done: set[tuple[str | None, str]] = set()
         self._heading = ""
 
-    async def follow(self, events: AsyncIterator[tuple[str, Any]]) -> None:
-        """Print the changes of the events, by the name and data of each message, until it has enough of them."""
+    async def follow(self, events: AsyncIterator[tuple[str, Any]], stream: Followed = Followed()) -> None:
+        """Print the changes of a stream's events, by the name and data of each message, until there are enough."""
+        changes, is_past = Changes(), True
         async for name, data in events:
+            if self._has_enough:
+                return
             if name == "known":
-                print(staleness(data), file=sys.stderr, flush=True)
+                of = f"{stream.name}: " if stream.name is not None else ""
+                print(f"{of}{staleness(data)}", file=sys.stderr, flush=True)
             elif name == "now":
-                self._is_past = False
+                is_past = False
             else:
-                for change in self._changes.of(data):
-                    self._print(change)
-                if self._count is not None and len(self._done) >= self._count:
+                for change in changes.of(data):
+                    self._print(change, stream, is_past)
+                if self._has_enough:
                     return
 
-    def _print(self, change: Change) -> None:
-        heading = "So far:" if self._is_past else "From now on:"
+    @property
+    def _has_enough(self) -> bool:
+        return self._count is not None and len(self._done) >= self._count
+
+    def _print(self, change: Change, stream: Followed, is_past: bool) -> None:
+        heading = "So far:" if is_past else "From now on:"
         if heading != self._heading and not self._as_json:
             self._heading = heading
             print(heading, file=sys.stderr, flush=True)
-        print(change.as_json(earlier=self._is_past) if self._as_json else change.as_line(), flush=True)
+        if self._as_json:
+            line = change.as_json(stream.name, earlier=is_past)
+        else:
+            line = change.as_line(stream.title, of_queue=stream.is_queue)
+        print(line, flush=True)
         if change.what in ENDED:
-            self._done.add(change.id)
+            self._done.add((stream.name, change.id))
 
     def progress(self, seconds: float) -> str:
         """Return how far it came in these seconds, for one that was ended by `--timeout`."""

@@ -1,7 +1,8 @@
-"""The page of a stack with several streams: two outboxes, a topic and a queue."""
+"""The page of a stack with several streams, and `python -m local watch`: two outboxes, a topic and a queue."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 from collections.abc import AsyncIterator
@@ -16,11 +17,14 @@ import pytest
 from azure.cosmos.aio import CosmosClient
 
 from local.console.serving import serving_console
+from local.sending.routed import STACK_APP
 from local.stack import destinations
 from local.stack.environment import cosmos_settings, servicebus_settings
 from local.stack.options import StackOptions
 from local.stack.parts import Part
+from local.stack.settings import READY
 from local.stack.supervisor import Stack
+from local.watching import command as watch_command
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
@@ -68,6 +72,7 @@ class Served:
 
     stack: Stack
     address: str
+    app: Path
     http: aiohttp.ClientSession
     cosmos: CosmosClient
 
@@ -126,9 +131,31 @@ async def served(cosmos: CosmosServer, quick_sdk: None, tmp_path: Path) -> Async
         yield Served(
             stack,
             await opened.enter_async_context(serving_console(stack, 0)),
+            tmp_path,
             await opened.enter_async_context(aiohttp.ClientSession()),
             await opened.enter_async_context(CosmosClient.from_connection_string(cosmos.connection_string)),
         )
+
+
+@pytest.fixture
+def watch(served: Served, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    """Runs `python -m local watch` on the stack until `--count`; returns the lines that it printed."""
+
+    async def run(*words: str, code: int = 0) -> list[str]:
+        parser = argparse.ArgumentParser()
+        watch_command.add_arguments(parser)
+        capsys.readouterr()
+        assert await watch_command.run(parser.parse_args(words)) == code
+        printed = capsys.readouterr()
+        return (printed.err if code else printed.out).splitlines()
+
+    env_file = {
+        **served.stack.operator_settings,
+        READY: f"{served.address}ready",
+        STACK_APP: str(served.app),
+    }
+    monkeypatch.setattr(watch_command, "of_running", lambda _: env_file)
+    return run
 
 
 async def test_the_first_page_has_a_line_for_each_stream_and_each_has_a_page(served: Served) -> None:
@@ -198,3 +225,28 @@ async def test_a_fault_is_injected_where_the_stream_sends(served: Served) -> Non
 
     assert await pending(served.stack.namespaces["AUDIT_BUS"].details["admin_port"]) == ["audit"]
     assert await pending(served.stack.servicebus.details["admin_port"]) == []
+
+
+async def test_watch_follows_all_streams_or_one(served: Served, watch: Any) -> None:
+    for stream, action in (("default", "Placed"), ("orders", "Placed"), ("orders-audit", "Audited")):
+        await served.post(stream, "send", key=f"of-{stream}", action=action)
+    await served.relay()
+
+    of_all = [json.loads(line) for line in await watch("--json", "--count", "3")]
+    of_key = [json.loads(line) for line in await watch("--json", "--count", "1", "--key", "of-orders")]
+    of_one = await watch("--stream", "orders-audit", "--count", "1")
+    titled = await watch("--count", "3")
+
+    accepted = [(each["stream"], each["partitionKey"]) for each in of_all if each["what"] == "accepted"]
+    assert sorted(accepted) == [(name, f"of-{name}") for name in sorted(TITLES)]
+    assert {(each["stream"], each["partitionKey"]) for each in of_key} == {("orders", "of-orders")}
+    assert [re.split("  +", line)[1:4] for line in of_one[:2]] == [
+        [TITLES["orders-audit"], "of-orders-audit #1", "Audited"]
+    ] * 2
+    assert all(any(f"  {title}  " in line for line in titled) for title in TITLES.values())
+
+
+async def test_watch_refuses_a_stream_that_there_is_not(watch: Any) -> None:
+    assert await watch("--stream", "audit", code=2) == [
+        "--stream audit: there is no such stream; there are default, orders, orders-audit"
+    ]

@@ -20,7 +20,7 @@ from local.sending.event import Event, WordError, parse_fields
 from local.stack.settings import READY
 from local.watching import command
 from local.watching.changes import Change, Changes, staleness
-from local.watching.command import Watching
+from local.watching.command import Followed, Watching
 from outbox import InvalidDocument
 from relay_operator.console import formatting
 from relay_operator.console.commit_times import NO_START
@@ -79,6 +79,8 @@ def test_a_document_that_the_host_cannot_hand_over_is_not_written() -> None:
 # What `python -m local watch` says of an event
 
 
+COSMOS = "AccountEndpoint=http://127.0.0.1:1/;AccountKey=a2V5"
+SERVICEBUS = "Endpoint=sb://127.0.0.1;SharedAccessKeyName=k;SharedAccessKey=YQ==;UseDevelopmentEmulator=true"
 _RAISED = 1_770_000_000.25
 EVENT = {
     "partition_key": "contact-1",
@@ -176,6 +178,34 @@ def of_key(key: str, **more: Any) -> dict[str, Any]:
 async def stream(*messages: tuple[str, Any]) -> AsyncIterator[tuple[str, Any]]:
     for each in messages:
         yield each
+
+
+def test_what_waits_in_a_queue_is_not_at_a_subscription() -> None:
+    *_, change = Changes().of(tracked("published", deliveries=[delivery(subscription="audit")]))
+
+    assert "  b → queue 'audit'  contact-1 #7  ContactRenamed  at queue audit, after" in change.as_line(
+        "b → queue 'audit'", of_queue=True
+    )
+
+
+async def test_an_event_of_two_streams_counts_in_each(capsys: pytest.CaptureFixture[str]) -> None:
+    watching = Watching(None, 3, as_json=True)
+    stale: tuple[str, Any] = ("known", {"at": None, "stale": True, "problems": []})
+
+    await watching.follow(stream(("now", {}), stale, ("", of_key("k"))), Followed(name="a"))
+    await watching.follow(
+        stream(("", of_key("k")), ("", of_key("other")), ("", of_key("never"))), Followed(name="b")
+    )
+    await watching.follow(stream(("", of_key("late"))), Followed(name="c"))
+    printed = capsys.readouterr()
+
+    found = [json.loads(line) for line in printed.out.splitlines()]
+    assert [(each["stream"], each["partitionKey"], each["earlier"]) for each in found[::2]] == [
+        ("a", "k", False),
+        ("b", "k", True),
+        ("b", "other", True),
+    ]
+    assert printed.err == "a: No further events are known yet.\n"
 
 
 async def test_watch_is_done_with_an_event_that_expired(capsys: pytest.CaptureFixture[str]) -> None:
@@ -298,8 +328,10 @@ async def test_watch_ends_when_the_stack_says_nothing_any_more(
     app.router.add_get("/events.json", silent)
     monkeypatch.setattr(command, "_SILENCE_S", 0.01)
     async with TestServer(app) as server:
-        monkeypatch.setattr(command, "of_running", lambda _: {READY: str(server.make_url("/ready"))})
-        arguments = argparse.Namespace(env_file=Path("e"), key=None, count=None, json=False, timeout=None)
+        settings = {"COSMOS": COSMOS, "SERVICEBUS": SERVICEBUS, READY: str(server.make_url("/ready"))}
+        monkeypatch.setattr(command, "of_running", lambda _: settings)
+        options = {"key": None, "count": None, "stream": None, "json": False, "timeout": None}
+        arguments = argparse.Namespace(env_file=Path("e"), **options)
 
         code = await command.run(arguments)
         watched.set()
