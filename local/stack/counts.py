@@ -1,18 +1,20 @@
-"""Counts of the outbox of a running stack."""
+"""Counts of the outboxes of a running stack."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
+from urllib.parse import urlsplit
 
 import aiohttp
-from azure.cosmos.aio import CosmosClient
+from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from local.stack.environment import DATABASE
 from local.stack.supervisor import Stack
 from outbox_emulators.functions.feed import ChangeFeed
 from outbox_emulators.functions.leases import Lease
+from relay.config.settings import Settings
 
 # The marker document among the leases has no token.
 _LEASES = "SELECT * FROM c WHERE IS_DEFINED(c.LeaseToken)"
@@ -31,7 +33,7 @@ class Counted:
 
 
 class Counts(Protocol):
-    """Counts in the outbox of one source."""
+    """Counts in all outboxes of a stack, and of what its streams have set aside."""
 
     async def take(self) -> Counted:
         """Count once. Raises OSError, or aiohttp's or the SDK's errors, if a part does not answer."""
@@ -43,47 +45,57 @@ class Counts(Protocol):
 class CosmosCounts:
     """Cosmos DB's counters, those of the Functions hosts, and the leases."""
 
-    def __init__(self, stack: Stack, http: aiohttp.ClientSession, cosmos: CosmosClient) -> None:
+    def __init__(
+        self, stack: Stack, streams: Sequence[Settings], http: aiohttp.ClientSession, cosmos: CosmosClient
+    ) -> None:
         self._stack = stack
+        self._streams = streams
         self._http = http
         self._cosmos = cosmos
-        database = cosmos.get_database_client(DATABASE)
-        self._data = database.get_container_client("data")
-        self._leases = database.get_container_client("leases")
-        self._quarantine = database.get_container_client("quarantine")
 
     @classmethod
-    async def open(cls, stack: Stack, http: aiohttp.ClientSession) -> Self:
-        """Connect to the stack's Cosmos DB; `http` is for the admin ports."""
+    async def open(cls, stack: Stack, streams: Sequence[Settings], http: aiohttp.ClientSession) -> Self:
+        """Connect to the Cosmos DB of a stack with these streams; `http` is for the admin ports."""
         cosmos = CosmosClient.from_connection_string(stack.settings["COSMOS"])
         await cosmos.__aenter__()
-        return cls(stack, http, cosmos)
+        return cls(stack, streams, http, cosmos)
 
     async def take(self) -> Counted:
         """Count once. Raises OSError, or aiohttp's or the SDK's errors, if a part does not answer."""
-        counts = (await admin_get(self._http, self._stack.outbox.details["port"], "counts"))[DATABASE]
+        counts = await admin_get(self._http, self._stack.outbox.details["port"], "counts")
+        outboxes = {(each.cosmos_database, each.cosmos_container) for each in self._streams}
         ports = [host.details["port"] for host in self._stack.hosts]
         statuses = [await admin_get(self._http, port, "status") for port in ports]
         return Counted(
-            documents=counts["data"],
-            quarantined=await self._quarantined(),
+            documents=sum(counts[database][container] for database, container in outboxes),
+            quarantined=sum([await self._quarantined(each) for each in self._streams]),
             failures=sum(function["failures"] for status in statuses for function in status["functions"]),
-            lag_s=await self._lag_s(),
+            lag_s=max(
+                [lag_s for each in self._streams if (lag_s := await self._lag_s(each)) is not None], default=None
+            ),
         )
 
     async def close(self) -> None:
         """Close every connection."""
         await self._cosmos.close()
 
-    async def _quarantined(self) -> int:
-        counts: Any = [count async for count in self._quarantine.query_items(_QUARANTINED)]
+    def _container(self, stream: Settings, name: str) -> ContainerProxy:
+        return self._cosmos.get_database_client(stream.cosmos_database).get_container_client(name)
+
+    async def _quarantined(self, stream: Settings) -> int:
+        quarantine = self._container(stream, stream.cosmos_quarantine_container)
+        counts: Any = [count async for count in quarantine.query_items(_QUARANTINED)]
         return sum(counts)
 
-    async def _lag_s(self) -> float | None:
-        leases = [Lease.from_document(document) async for document in self._leases.query_items(_LEASES)]
+    async def _lag_s(self, stream: Settings) -> float | None:
+        # A lease is named after the stream's prefix and the account's host.
+        beginning = f"{stream.lease_prefix}{urlsplit(self._cosmos.client_connection.url_connection).hostname}_"
+        found = self._container(stream, stream.cosmos_lease_container).query_items(_LEASES)
+        leases = [Lease.from_document(each) async for each in found if each["id"].startswith(beginning)]
         if not leases:
             return None
-        feed = ChangeFeed(self._data, start_from="Beginning", max_items=1)
+        data = self._container(stream, stream.cosmos_container)
+        feed = ChangeFeed(data, start_from="Beginning", max_items=1)
         pages = [await feed.read(lease.partition, lease.continuation) for lease in leases]
         waiting = [document["_ts"] for page in pages for document in page.documents]
         return max(0.0, time.time() - min(waiting)) if waiting else 0.0

@@ -11,13 +11,13 @@ class Reading:
 
     Attributes:
         at: When, in seconds of a monotonic clock.
-        documents: Documents in the outbox container.
-        relayed: Messages the topic has accepted, without dropped duplicates.
-        quarantined: Items in the quarantine container.
-        dead_lettered: Messages in the dead-letter queues of all subscriptions.
+        documents: Documents in the outboxes.
+        relayed: Messages that the topics and queues of all streams have accepted, without dropped duplicates.
+        quarantined: Items in the quarantines of all streams.
+        dead_lettered: Messages in the dead-letter queues of all subscriptions and queues.
         failures: Failed attempts of the function, on all hosts; None if they are not counted.
-        lag_s: Age of the oldest change that no host has checkpointed, in seconds; 0 when there is none, None when
-            the feed has never been read. With an SQL source: of the oldest event behind no stored cursor.
+        lag_s: Age of the oldest change that a stream has not checkpointed, in seconds; 0 when there is none, None
+            when no feed has ever been read. With an SQL source: of the oldest event behind no stored cursor.
     """
 
     at: float

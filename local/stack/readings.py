@@ -1,4 +1,4 @@
-"""Takes readings of a running stack, from its admin ports and from its outbox."""
+"""Takes readings of a running stack, from its admin ports and from its outboxes."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Self
 import aiohttp
 
 from local.stack.counts import CosmosCounts, Counts, admin_get
-from local.stack.environment import TOPIC, Source
+from local.stack.environment import Source
 from local.stack.rates import Reading
 from local.stack.supervisor import Stack
+from relay.config.settings import SERVICEBUS
 
 _TIMEOUT_S = 5.0
 
@@ -21,6 +22,7 @@ class Readings:
 
     def __init__(self, stack: Stack) -> None:
         self._stack = stack
+        self._streams = stack.streams
         self._counts: Counts
 
     async def __aenter__(self) -> Self:
@@ -29,9 +31,10 @@ class Readings:
             # Only then does it need the database's driver.
             from local.database.counts import SqlCounts
 
-            self._counts = SqlCounts(self._stack.settings["SQL"])
+            feeds = [feed for each in self._streams if (feed := each.feed) is not None]
+            self._counts = SqlCounts(self._stack.settings["SQL"], feeds)
         else:
-            self._counts = await CosmosCounts.open(self._stack, self._http)
+            self._counts = await CosmosCounts.open(self._stack, self._streams, self._http)
         return self
 
     async def __aexit__(
@@ -45,15 +48,20 @@ class Readings:
 
     async def take(self) -> Reading:
         """Take one reading. Raises OSError, or aiohttp's or the SDK's errors, if a part does not answer."""
-        entities = await admin_get(self._http, self._stack.servicebus.details["admin_port"], "entities")
-        topic = entities.get(TOPIC, {"accepted": 0, "duplicates_dropped": 0})
+        parts = {SERVICEBUS: self._stack.servicebus, **self._stack.namespaces}
+        entities = {
+            name: await admin_get(self._http, each.details["admin_port"], "entities")
+            for name, each in parts.items()
+        }
+        destinations = {(each.servicebus_setting, each.servicebus_topic) for each in self._streams}
+        sent = [entities[setting][name] for setting, name in destinations if name in entities[setting]]
         counted = await self._counts.take()
         return Reading(
             at=time.monotonic(),
             documents=counted.documents,
-            relayed=topic["accepted"] - topic["duplicates_dropped"],
+            relayed=sum(each["accepted"] - each["duplicates_dropped"] for each in sent),
             quarantined=counted.quarantined,
-            dead_lettered=sum(entity.get("dead_letter", 0) for entity in entities.values()),
+            dead_lettered=sum(each.get("dead_letter", 0) for held in entities.values() for each in held.values()),
             failures=counted.failures,
             lag_s=counted.lag_s,
         )

@@ -8,6 +8,7 @@ import signal
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,13 @@ import psycopg
 import pytest
 
 from changefeed import AsyncConsumer, AsyncFeed
+from changefeed.statements import Statement
 from local.database import server
 from local.database.counts import SqlCounts
 from local.stack.parts import Part, PartFailed
 from relay_operator.backends.sql.install import install
 from tests.support.outbox import events
-from tests.support.sql_outbox import TABLE, SqlOutbox, provisioned
+from tests.support.sql_outbox import TABLE, SqlOutbox, provisioned, sql_settings
 from tests.support.watchdog import WATCHDOG_S
 
 pytestmark = pytest.mark.slow
@@ -110,7 +112,10 @@ async def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
 async def test_the_counts_of_an_sql_outbox_show_what_is_not_published_yet(postgres_database: str) -> None:
     session = await provisioned(postgres_database)
     await install(session)
-    counts = SqlCounts(postgres_database)
+    second = replace(sql_settings(postgres_database), consumer="relay-audit", quarantine_table="relay.item_audit")
+    await session.execute(Statement("create table relay.item_audit (like relay.item including all)", ()))
+    counts = SqlCounts(postgres_database, [sql_settings(postgres_database)])
+    of_both = SqlCounts(postgres_database, [sql_settings(postgres_database), second])
     feed, consumer = AsyncFeed(session, TABLE), AsyncConsumer(session, TABLE, "relay")
 
     await SqlOutbox(session).commit(*events("a", 3))
@@ -122,7 +127,11 @@ async def test_the_counts_of_an_sql_outbox_show_what_is_not_published_yet(postgr
     read = await counts.take()
     await consumer.store(claim, page.cursor)
     published = await counts.take()
+    (behind,) = await (others := AsyncConsumer(session, TABLE, second.consumer)).claims([0])
+    await others.take(behind, "me")
+    own, still = await counts.take(), await of_both.take()
     await counts.close()
+    await of_both.close()
     await session.close()
 
     assert (never_read.documents, never_read.quarantined, never_read.failures) == (3, 0, None)
@@ -131,3 +140,7 @@ async def test_the_counts_of_an_sql_outbox_show_what_is_not_published_yet(postgr
     assert read.lag_s is not None
     assert 0 < waiting.lag_s < read.lag_s
     assert published.lag_s == 0
+    # The other stream of the same outbox has published none of it.
+    assert (own.lag_s, still.documents) == (0, 3)
+    assert still.lag_s is not None
+    assert still.lag_s > 0

@@ -22,6 +22,7 @@ from local.stack import destinations
 from local.stack.environment import cosmos_settings, servicebus_settings
 from local.stack.options import StackOptions
 from local.stack.parts import Part
+from local.stack.readings import Readings
 from local.stack.settings import READY
 from local.stack.supervisor import Stack
 from local.watching import command as watch_command
@@ -250,3 +251,22 @@ async def test_watch_refuses_a_stream_that_there_is_not(watch: Any) -> None:
     assert await watch("--stream", "audit", code=2) == [
         "--stream audit: there is no such stream; there are default, orders, orders-audit"
     ]
+
+
+async def test_the_rates_are_those_of_all_streams(served: Served) -> None:
+    async with Readings(served.stack) as readings:
+        before = await readings.take()
+        for stream, action in (("default", "Placed"), ("orders", "Placed"), ("orders-audit", "Audited")):
+            await served.post(stream, "send", key=f"of-{stream}", action=action)
+        await served.post("orders-audit", "send", key=TOO_LONG, action="Audited")
+        await served.relay()
+        after = await readings.take()
+        await served.post("orders", "send", key="waits", action="Placed")
+        waiting = await readings.take()
+
+    assert (before.relayed, before.lag_s) == (0, None)
+    # Each event is committed with a business document.
+    assert (after.relayed, after.documents, after.quarantined, after.lag_s) == (3, 8, 1, 0)
+    assert waiting.lag_s is not None
+    assert waiting.lag_s > 0
+    assert (waiting.documents, waiting.relayed) == (10, 3)
