@@ -24,6 +24,7 @@ from local.stack.upkeep import Ended
 from outbox_emulators.process import Stopped, until_done
 from outbox_emulators.shell import python
 from relay.config.clients import ADMIN_VARIABLE
+from relay.config.settings import SERVICEBUS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -155,9 +156,12 @@ def _addresses(stack: Stack, admin_url: str, page: str, env_file: Path) -> list[
     outbox = "SQL" if stack.source is Source.SQL else "COSMOS"
     lines = [
         "The local stack is ready.",
-        f"  {outbox:<11} {stack.settings[outbox]}",
-        f"  SERVICEBUS  {stack.settings['SERVICEBUS']}",
+        *(f"  {name:<11} {stack.settings[name]}" for name in (outbox, SERVICEBUS, *stack.namespaces)),
         f"  Service Bus counts  {admin_url}/admin/entities",
+        *(
+            f"  {f'{name} counts':<19} {stack.administration[f'{name}_ADMIN']}/admin/entities"
+            for name in stack.namespaces
+        ),
         f"  Large events        {_large(stack)}",
     ]
     for host in stack.hosts:

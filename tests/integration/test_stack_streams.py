@@ -19,6 +19,7 @@ from azure.cosmos.aio import CosmosClient
 from local.console.serving import serving_console
 from local.sending.routed import STACK_APP
 from local.stack import destinations
+from local.stack.command import _addresses
 from local.stack.environment import cosmos_settings, servicebus_settings
 from local.stack.options import StackOptions
 from local.stack.parts import Part
@@ -179,6 +180,15 @@ async def test_the_first_page_has_a_line_for_each_stream_and_each_has_a_page(ser
         assert f'hx-post="/streams/{name}/local/fault"' in await served.get(f"streams/{name}/local/actions")
         for path in re.findall(r'(?:href|src)="/(static/[^"]+)"', page):
             await served.get(path)
+
+
+async def test_the_addresses_are_those_of_every_namespace(served: Served) -> None:
+    lines = _addresses(served.stack, "http://main", served.address, served.app / "stack.env")
+
+    audit = served.stack.namespaces["AUDIT_BUS"].details["admin_port"]
+    assert f"  AUDIT_BUS   {served.stack.settings['AUDIT_BUS']}" in lines
+    assert "  Service Bus counts  http://main/admin/entities" in lines
+    assert f"  AUDIT_BUS counts    http://127.0.0.1:{audit}/admin/entities" in lines
 
 
 async def test_an_event_is_sent_to_the_outbox_of_the_page_and_waits_at_its_destination(served: Served) -> None:

@@ -303,7 +303,9 @@ def hints(tmp_path: Path) -> Iterator[str]:
     sent = Namespace(action="A", key="k", count=1, env_file=ENV_FILE)
     yield _next(sent, Commit(SourceDocument({}, {}), 1), {"LOCAL_STACK_READY": "http://127.0.0.1:1/ready"})
     yield _check(ENV_FILE)
-    stack = SimpleNamespace(source="cosmos", settings={"COSMOS": "", "SERVICEBUS": ""}, hosts=[], blobs=None)
+    stack = SimpleNamespace(
+        source="cosmos", settings={"COSMOS": "", "SERVICEBUS": ""}, hosts=[], blobs=None, namespaces={}
+    )
     yield "\n".join(_addresses(stack, "", "", ENV_FILE))  # type: ignore[arg-type]
 
 
