@@ -288,10 +288,13 @@ class Fields:
         return self.is_mapped and len(place.names) > len(data) and place.names[: len(data)] == data
 
     def document(self, stored: StoredDocument) -> SourceDocument:
-        """Return a document of Cosmos DB with its fields."""
+        """Return a document of Cosmos DB with its fields.
+
+        Its key is never within data that is text: Cosmos DB keeps such a document under another partition key.
+        """
         if not self.is_mapped:
             return SourceDocument.plain(stored)
-        return self._mapped(stored, (stored, *self._opened(stored)), self._documents)
+        return self._mapped(stored, (stored, *self._opened(stored)), self._documents, key_views=1)
 
     def _opened(self, stored: StoredDocument) -> tuple[StoredDocument, ...]:
         """Return a document, followed by the object that its data is if that is stored as JSON text."""
@@ -351,13 +354,18 @@ class Fields:
         placed: Place | RowPlace | None = None,
         body: str | None = None,
         event_type: str | None = None,
+        key_views: int | None = None,
     ) -> SourceDocument:
-        """Return the document with its fields, which are at these places of the views."""
+        """Return the document with its fields, which are at these places of the views.
+
+        `key_views` is the number of views that may have its key; None for all.
+        """
         fields: dict[str, Any] = {} if event_type is None else {"type": event_type}
         beside: dict[str, Any] = {}
         problems: list[str] = []
         for name, pointers in places.items():
-            value, member = _found(name, pointers, views), _MEMBERS.get(name, name)
+            within = views[:key_views] if name == "key" else views
+            value, member = _found(name, pointers, within), _MEMBERS.get(name, name)
             if isinstance(value, Numeric):
                 value = _number(value) if name in _NUMBERS else str(value)
             if value is not MISSING:

@@ -140,7 +140,8 @@ class _Reading:
 
     def get(self, name: str) -> Any:
         """The value of a field of an event."""
-        places = [self.at(place) for place in self._places[name]]
+        in_text = name != "key" or self.outbox.is_sql
+        places = [self.at(place, in_text=in_text) for place in self._places[name]]
         if name == "id" and len(places) > 1:
             return _joined(places)
         return next((value for value in places if value is not NOWHERE), NOWHERE)
@@ -152,11 +153,11 @@ class _Reading:
             return value
         return str(value) if isinstance(value, Decimal) else _as_text(value) if name in ("id", "key") else value
 
-    def at(self, place: str) -> Any:
+    def at(self, place: str, *, in_text: bool = True) -> Any:
         """The value at a place, which may be within JSON text."""
         names = _names(place)
         found = _within(self.document, names)
-        if found is NOWHERE:
+        if found is NOWHERE and in_text:
             data = names[:1] if self.outbox.is_by_columns else _names(self._places["data"][0])
             is_document = self.outbox.is_mapped and not self.outbox.is_sql
             if self.outbox.is_by_columns or (is_document and names[: len(data)] == data):

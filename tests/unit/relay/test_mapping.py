@@ -419,6 +419,17 @@ def test_the_type_may_be_within_data_that_is_json_text(data: str, place: str) ->
     assert ([each.id for each in received.events], received.ignored) == (["placed"], 2)
 
 
+def test_a_key_within_text_is_none_as_cosmos_db_knows_no_such_partition_key() -> None:
+    rules = fields("fields.key = '/data/customer'")
+    stored = {"id": "1", "type": "domainEvent", "data": {"action": "Made", "customer": "c"}}
+
+    event = accepted(event_of(rules.document(stored)))
+    missing = event_of(rules.document({**stored, "data": json.dumps(stored["data"])}))
+
+    assert event.partition_key == "c"
+    assert str(missing) == "not-mapped: fields.key: there is nothing at /data/customer"
+
+
 def row(text: str, rules: str, **columns: Any) -> Event | Rejected:
     """The event of a row of an SQL outbox."""
     found = source(f"types = []\n{rules}")
