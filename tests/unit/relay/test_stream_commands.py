@@ -377,7 +377,7 @@ def to(*when: Condition, destination: str = "x") -> Route:
         ((to(Condition("/data/tenant", (7, 8))),), {"data": {**DATA, "tenant": 7}}),
         (
             (to(Condition("/data/nested/a", prefix="x")),),
-            {"data": {"action": "SmokeTest", "nested": {"b": 1, "a": "xsmoke-"}}},
+            {"data": {"action": "SmokeTest", "nested": {"b": 1, "a": "xsmoke-test"}}},
         ),
         # The first rule that leads to the stream needs a real action, and the second one none.
         (
