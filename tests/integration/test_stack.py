@@ -76,9 +76,27 @@ async def test_a_proxy_of_the_machine_is_not_asked_for_its_own_addresses(tmp_pat
     assert [each for each in json.loads(found)["findings"] if each["level"] == "error"] == []
 
 
+APP_WITHOUT_LEASES = """
+import azure.functions as func
+
+app = func.FunctionApp()
+
+
+@app.cosmos_db_trigger(
+    arg_name="documents", connection="COSMOS", database_name="outbox", container_name="data",
+    lease_container_name="nowhere",
+)
+def relay(documents: func.DocumentList) -> None:
+    pass
+"""
+
+
 async def test_a_stack_whose_trigger_cannot_listen_is_not_ready(tmp_path: Path) -> None:
-    (tmp_path / "relay.toml").write_text("[outboxes.default]\nlease_container = 'nowhere'\n")
-    process = await start(tmp_path, "up", *ANY_PORTS, RELAY_FILE=str(tmp_path / "relay.toml"))
+    app = tmp_path / "app"
+    app.mkdir()
+    (app / "function_app.py").write_text(APP_WITHOUT_LEASES)
+    (app / "host.json").write_text((ROOT / "host.json").read_text(encoding="utf-8"))
+    process = await start(tmp_path, "up", *ANY_PORTS, "--app", str(app))
     _, said = await process.communicate()
 
     assert process.returncode == 1
