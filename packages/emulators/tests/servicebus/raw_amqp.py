@@ -86,3 +86,5 @@ class Answer:
         self.description = str(properties["statusDescription"])
         self.error = str(properties.get("errorCondition", ""))
         self.body: Any = message.body
+        # A binary value is a view of the message's memory (python-qpid-proton 0.40), which ends with it.
+        self._message = message
