@@ -78,7 +78,7 @@ class Actions:
             return _said(request, False, "An event needs a partition key and an action.")
         try:
             event = Event(key, action, parse_fields([], str(form.get("data", "")).strip() or None))
-            async with open_writer(self._stack.settings, self._outbox) as writer:
+            async with open_writer(self._outbox) as writer:
                 commit = await writer.commit(event)
         except (WordError, NotCommittedError, InvalidDocument, Unplaceable) as error:
             return _said(request, False, str(error).replace("--data", "The data"))

@@ -49,7 +49,7 @@ class StackHosts:
                 continue
             for function in status["functions"]:
                 if function["name"] == self._function:
-                    found |= _attempts(function, time.time())
+                    found |= _attempts(function, self._wall())
         return found
 
     async def obstacles(self) -> Sequence[Finding]:

@@ -59,7 +59,7 @@ async def run(arguments: argparse.Namespace) -> int:
         print(error, file=sys.stderr)
         return 2
     try:
-        async with open_writer(settings, outbox) as writer:
+        async with open_writer(outbox) as writer:
             for _ in range(arguments.count):
                 given = {"id": arguments.id} if arguments.id else {}
                 event = Event(arguments.key, arguments.action, fields, arguments.type, **given)

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from azure.core.exceptions import AzureError
-from azure.cosmos.aio import ContainerProxy, CosmosClient
+from azure.cosmos.aio import ContainerProxy
 from azure.cosmos.exceptions import CosmosBatchOperationError, CosmosHttpResponseError, CosmosResourceNotFoundError
 
 from local.sending.event import Event
@@ -16,6 +16,7 @@ from local.sending.routed import Outbox
 from local.sending.writer import Commit, NotCommittedError
 from outbox.session import keep_session_token
 from relay.backends.cosmos.feed import expression
+from relay.config.clients import cosmos_client
 
 # Concurrent commits of one key: each makes one of the others try again.
 _ATTEMPTS = 20
@@ -27,10 +28,10 @@ _ILLEGAL = re.compile(r"[/\\?#]")
 
 
 @asynccontextmanager
-async def open_cosmos(settings: Mapping[str, str], outbox: Outbox) -> AsyncIterator[CosmosWriter]:
-    """A writer for the container of an outbox, with the settings of its stack."""
+async def open_cosmos(outbox: Outbox) -> AsyncIterator[CosmosWriter]:
+    """A writer for the container of an outbox."""
     async with AsyncExitStack() as closing:
-        client = CosmosClient.from_connection_string(settings["COSMOS"])
+        client = cosmos_client(outbox.settings.cosmos)
         closing.push_async_callback(client.close)
         try:
             await closing.enter_async_context(client)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from local.sending.routed import Outbox
@@ -10,16 +10,16 @@ from local.sending.writer import Writer
 
 
 @asynccontextmanager
-async def open_writer(settings: Mapping[str, str], outbox: Outbox) -> AsyncIterator[Writer]:
-    """A writer for an outbox of the stack with these settings."""
-    if outbox.settings.sql is None:
-        from local.sending.cosmos import open_cosmos
-
-        async with open_cosmos(settings, outbox) as writer:
-            yield writer
-    else:
+async def open_writer(outbox: Outbox) -> AsyncIterator[Writer]:
+    """A writer for an outbox."""
+    if outbox.has_rows:
         # Only then does it need the database's driver.
         from local.sending.sql import open_sql
 
-        async with open_sql(outbox) as other:
+        async with open_sql(outbox) as writer:
+            yield writer
+    else:
+        from local.sending.cosmos import open_cosmos
+
+        async with open_cosmos(outbox) as other:
             yield other

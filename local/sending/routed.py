@@ -13,6 +13,7 @@ from relay.config.settings import Settings
 from relay.config.streams import APP, read_streams
 from relay.core.documents import SourceDocument
 from relay.routes.selection import Selection
+from relay_operator.backends.backend import open_backend
 from relay_operator.examples import Example, Unplaceable, example, in_layout
 
 STACK_APP = "LOCAL_STACK_APP"
@@ -47,12 +48,17 @@ class Outbox:
 
     @property
     def settings(self) -> Settings:
-        """Those of its first stream: all streams have the same place of the outbox, and the same layout."""
+        """The place and the layout of the outbox, which its streams share; the rest is that of the first."""
         return self.streams[0]
 
     @property
+    def has_rows(self) -> bool:
+        """True if it is an SQL one."""
+        return open_backend(self.settings).has_rows
+
+    @property
     def _is_row(self) -> bool:
-        return self.settings.sql is not None and self.settings.selection.fields.names_fields
+        return self.has_rows and self.settings.selection.fields.names_fields
 
     def made(self, event: Event, sequence: int | None) -> Example:
         """Return an event as the outbox stores it, with the values that the rules ask for and it has not.

@@ -136,7 +136,7 @@ async def create_containers(streams: Sequence[Settings]) -> None:
         for (database, container), (path, ttl) in needed.items():
             made = await client.create_database_if_not_exists(database)
             there = await made.create_container_if_not_exists(container, PartitionKey(path), default_ttl=ttl)
-            [existing] = (await there.read())["partitionKey"]["paths"]
+            existing = ", ".join((await there.read())["partitionKey"]["paths"])
             if existing == path:
                 continue
             if [each async for each in there.query_items("SELECT TOP 1 c.id FROM c")]:

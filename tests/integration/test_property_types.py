@@ -13,7 +13,7 @@ from outbox_emulators.servicebus.server import ServiceBusServer
 from packages.emulators.tests.servicebus.raw_amqp import connected
 from relay.backends.cosmos.backend import CosmosBackend
 from tests.integration.conftest import BOTH_SENDERS
-from tests.integration.test_mapping import only_stream
+from tests.support.layouts import only_stream
 from tests.support.outbox import event
 from tests.support.watchdog import WATCHDOG_S
 

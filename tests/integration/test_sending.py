@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from azure.cosmos.aio import CosmosClient
 
+from changefeed import shard_of
 from local.sending.event import Event
 from local.sending.outboxes import open_writer
 from local.sending.routed import Outbox
@@ -15,8 +16,8 @@ from local.stack.destinations import create_containers
 from local.stack.parts import PartFailed
 from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.backends.cosmos.backend import CosmosBackend
-from tests.integration.test_mapping import delivered, layout, only_stream
-from tests.support.sql_deployment import TABLE, SqlDeployment, working
+from tests.support.layouts import DEBEZIUM, delivered, layout, only_stream
+from tests.support.sql_deployment import OUTBOX, TABLE, SqlDeployment, working
 from tests.support.subscriber import body, properties, received
 
 RULES = """
@@ -39,7 +40,7 @@ async def test_the_layout_of_cloudevents_is_sent_in_one_transaction_with_a_busin
     await create_containers([settings])
     relay = CosmosBackend(settings).relay
     try:
-        async with open_writer(environment, Outbox.of([settings])) as writer:
+        async with open_writer(Outbox.of([settings])) as writer:
             sent = [await writer.commit(Event("order-7", f"Step{n}", {"n": n, "amount": n})) for n in range(3)]
             with pytest.raises(NotCommittedError, match="give another --id"):
                 await writer.commit(Event("order-7", "Again", {}, id=sent[0].document.stored["id"]))
@@ -66,7 +67,7 @@ async def test_an_outbox_in_which_every_document_is_an_event_gets_no_business_do
 ) -> None:
     settings = only_stream(environment, tmp_path, 'types = []\nfields.action = "/type"')
 
-    async with open_writer(environment, Outbox.of([settings])) as writer:
+    async with open_writer(Outbox.of([settings])) as writer:
         numbers = [(await writer.commit(Event("k", "Made", {}))).number for _ in range(2)]
 
     assert [(each["type"], each["sequence"]) for each in await delivered(account, "data")] == [
@@ -79,24 +80,23 @@ async def test_an_outbox_in_which_every_document_is_an_event_gets_no_business_do
 async def test_a_row_of_debeziums_table_is_sent_to_the_shard_of_its_key(
     sql: SqlDeployment, servicebus: ServiceBusServer, tmp_path: Path
 ) -> None:
-    sql.create(
-        "id uuid primary key, aggregatetype varchar(255) not null, aggregateid varchar(255) not null, "
-        "type varchar(255) not null, payload jsonb"
-    )
+    sql.create(DEBEZIUM)
     environment = {"SQL": sql.url, "SERVICEBUS": servicebus.connection_string, "RELAY_POLL_DELAY_MS": "50"}
     environment |= {"SQL_SHARDS": "4"}
     settings = only_stream(environment, tmp_path, f'outboxes.default.feed = "{TABLE}"\n{layout("debezium")}')
 
-    async with open_writer(environment, Outbox.of([settings])) as writer:
+    async with open_writer(Outbox.of([settings])) as writer:
         sent = [await writer.commit(Event("order-7", f"Step{number}", {"n": number})) for number in range(3)]
+    shards = sql.rows(f"select shard_id from {OUTBOX}")
     sql.connection.execute(f"alter table {TABLE} add column tenant uuid")
     sql.connection.execute(f"alter table {TABLE} add constraint tenants check (tenant is not null) not valid")
     with pytest.raises(NotCommittedError, match="tenants"):
-        async with open_writer(environment, Outbox.of([settings])) as writer:
+        async with open_writer(Outbox.of([settings])) as writer:
             await writer.commit(Event("order-7", "Again", {}))
     async with working(settings):
         messages = (await received(servicebus.connection_string, 3)).messages["order-7"]
 
+    assert shards == [(shard_of("order-7", 4),)] * 3
     assert [each.subject for each in messages] == ["Step0", "Step1", "Step2"]
     assert [each.message_id for each in messages] == [each.document.fields["id"] for each in sent]
     assert [b'"n": 1' in body(each) for each in messages] == [False, True, False]
@@ -112,7 +112,7 @@ async def test_the_events_of_the_stacks_own_table_are_numbered(
     environment = {"SQL": sql.url, "SERVICEBUS": servicebus.connection_string, "RELAY_POLL_DELAY_MS": "50"}
     settings = only_stream(environment, tmp_path, RULES)
 
-    async with open_writer(environment, Outbox.of([settings])) as writer:
+    async with open_writer(Outbox.of([settings])) as writer:
         sent = [await writer.commit(Event("k", "Named", {"name": "Jane"})) for _ in range(2)]
     async with working(settings):
         messages = (await received(servicebus.connection_string, 2)).messages["k"]

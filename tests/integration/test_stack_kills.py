@@ -43,7 +43,7 @@ class Running:
         self.subscriber = Subscriber(self.settings["SERVICEBUS"])
 
     async def commit(self) -> None:
-        async with open_writer(self.settings, Outbox.of(streams_of(self.settings))) as writer:
+        async with open_writer(Outbox.of(streams_of(self.settings))) as writer:
             for number in range(EVENTS):
                 for key in KEYS:
                     event = Event(key, f"Number{number}", {})

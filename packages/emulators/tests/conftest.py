@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 
 import pytest
@@ -14,9 +15,10 @@ with suppress(ImportError):
     # On a busy machine an example takes as long as it takes. Each run of a test has the same ones, by its source.
     _patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.register_profile("tests", _patient, derandomize=True)
-    settings.load_profile("tests")
-    # Hypothesis (6.170) draws constants of the modules that a process happens to have imported, too.
-    providers._get_local_constants = lambda: providers._local_constants
+    if "FUZZ_EXAMPLES" not in os.environ:
+        settings.load_profile("tests")
+        # Hypothesis (6.170) draws constants of the modules that a process happens to have imported, too.
+        providers._get_local_constants = lambda: providers._local_constants
 
 
 def pytest_configure(config: pytest.Config) -> None:

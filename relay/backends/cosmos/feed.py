@@ -239,25 +239,25 @@ def of_type(selection: Selection) -> tuple[str, dict[str, Any]]:
     found = []
     values: dict[str, Any] = {}
     if len(selection.types) == 1:
-        found.append(_known(place, "{} = @type", selection.fields))
+        found.append(_condition(place, "{} = @type", selection.fields))
         values["type"] = selection.type
     elif selection.types:
-        found.append(_known(place, "ARRAY_CONTAINS(@types, {})", selection.fields))
+        found.append(_condition(place, "ARRAY_CONTAINS(@types, {})", selection.fields))
         values["types"] = list(selection.types)
     for number, condition in enumerate(selection.events):
         pointers = _places(condition.name, selection.fields)
         if len(pointers) == 1 and is_queried(pointers[0]) and condition.prefix is None:
             values[f"event{number}"] = list(condition.values)
-            found.append(_known(pointers[0], f"ARRAY_CONTAINS(@event{number}, {{}})", selection.fields))
+            found.append(_condition(pointers[0], f"ARRAY_CONTAINS(@event{number}, {{}})", selection.fields))
     return " AND ".join(found) or "true", values
 
 
-def _known(place: Pointer, condition: str, fields: Fields) -> str:
+def _condition(place: Pointer, condition: str, fields: Fields) -> str:
     """Return a query's condition for the value at a place, which holds too where only the relay can read it."""
-    known = condition.format(expression(place))
+    holds = condition.format(expression(place))
     if not fields.may_be_in_text(place):
-        return known
-    return f"({known} OR IS_STRING({expression(fields.of_document('data')[0])}))"
+        return holds
+    return f"({holds} OR IS_STRING({expression(fields.of_document('data')[0])}))"
 
 
 def _places(name: str, fields: Fields) -> tuple[Pointer, ...]:
@@ -305,15 +305,20 @@ class CosmosReading:
                 feed_ranges = [await self._container.feed_range_from_partition_key(self._range.partition_key)]
             else:
                 feed_ranges = [feed_range async for feed_range in self._container.read_feed_ranges()]
-            fields = self._selection.fields
-            asked = ["action"] * (self._range.action is not None) + ["type"] * bool(self._selection.types)
-            may_be_text = any(fields.may_be_in_text(each) for name in asked for each in fields.of_document(name))
+            asks_action, asks_type = self._range.action is not None, bool(self._selection.types)
+            may_be_text = (asks_action and self._may_be_in_text("action")) or (
+                asks_type and self._may_be_in_text("type")
+            )
             if may_be_text or not self._selection.is_by_type:
                 self._counts = [(each, None) for each in feed_ranges]
                 return None
             counts = [(each, await self._count(each)) for each in feed_ranges]
         self._counts = [*counts]
         return sum(count for _, count in counts)
+
+    def _may_be_in_text(self, name: str) -> bool:
+        fields = self._selection.fields
+        return any(map(fields.may_be_in_text, fields.of_document(name)))
 
     async def pages(self) -> AsyncGenerator[list[SourceDocument], None]:
         for feed_range, count in self._counts:

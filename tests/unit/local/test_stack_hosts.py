@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -77,7 +76,7 @@ async def test_an_end_is_an_error_until_it_is_restored_and_a_loss_stays(stack: S
 
 async def test_the_attempts_are_those_of_the_function_of_the_stream(stack: Stack) -> None:
     async def status(request: web.Request) -> web.Response:
-        withheld = {"error": "too deep", "at": time.time()}
+        withheld = {"error": "too deep", "at": 100.0}
         functions = [
             {"name": "relay", "attempts": {"0": {"number": 2, "error": "busy"}}, "withheld": {}},
             {"name": "relay_orders", "attempts": {}, "withheld": {"0": withheld}},
@@ -90,7 +89,7 @@ async def test_the_attempts_are_those_of_the_function_of_the_stream(stack: Stack
         stack.hosts.append(cast(Part, SimpleNamespace(details={"port": server.port})))
         found = {}
         for name in ("relay", "relay_orders"):
-            hosts = StackHosts(stack, name)
+            hosts = StackHosts(stack, name, wall=lambda: 101.0)
             found[name] = await hosts.attempts()
             await hosts.close()
 
