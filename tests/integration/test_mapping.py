@@ -110,9 +110,8 @@ async def test_commands_find_an_event_whose_type_is_within_text(
 ) -> None:
     settings = only_stream(environment, tmp_path, f'{rule}\nfields.action = "/data/kind"')
     container = account.get_database_client(DATABASE).get_container_client("data")
-    for name, kind in (("1", "placed"), ("2", "paid"), ("3", "placed"), ("4", "placed")):
-        data = {"kind": kind}
-        await container.create_item(event(name, "k") | {"data": data if name == "4" else json.dumps(data)})
+    for name, kind in (("1", "placed"), ("2", "paid"), ("3", "placed")):
+        await container.create_item(event(name, "k") | {"data": json.dumps({"kind": kind})})
     outbox = CosmosOutbox(settings)
     try:
         of_key, more = await outbox.of_key("k", 10)
@@ -123,8 +122,8 @@ async def test_commands_find_an_event_whose_type_is_within_text(
         await outbox.close()
 
     assert count is None
-    assert ([each.id for each in of_key], more) == (["1", "3", "4"], False)
-    assert [each.fields["id"] for each in ranged] == ["1", "3", "4"]
+    assert ([each.id for each in of_key], more) == (["1", "3"], False)
+    assert [each.fields["id"] for each in ranged] == ["1", "3"]
 
 
 async def test_what_a_wrong_rule_set_aside_is_released_once_the_rule_is_right(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from azure.cosmos.aio import CosmosClient
 
-from changefeed import shard_of
+from changefeed import connect, setup_feed, shard_of
 from local.sending.event import Event
 from local.sending.outboxes import open_writer
 from local.sending.routed import Outbox
@@ -119,3 +120,22 @@ async def test_the_events_of_the_stacks_own_table_are_numbered(
 
     assert [each.number for each in sent] == [1, 2] == [properties(each)["sequence"] for each in messages]
     assert all(b'"tenant": "a"' in body(each) for each in messages)
+
+
+async def test_a_table_of_another_name_need_not_have_what_the_stacks_has(
+    sql: SqlDeployment, servicebus: ServiceBusServer, tmp_path: Path
+) -> None:
+    sql.create()
+    table = "create table shop.orders (id text primary key, partition_key text not null, data jsonb not null)"
+    sql.connection.execute(f"create schema shop; {table}")
+    with closing(connect(sql.url)) as session:
+        setup_feed(session, "shop.orders", keep="forever")
+    environment = {"SQL": sql.url, "SERVICEBUS": servicebus.connection_string, "RELAY_POLL_DELAY_MS": "50"}
+    settings = only_stream(environment, tmp_path, '[outboxes.default]\nfeed = "shop.orders"\n')
+
+    async with open_writer(Outbox.of([settings])) as writer:
+        sent = await writer.commit(Event("k", "Placed", {"n": 1}))
+    async with working(settings):
+        (message,) = (await received(servicebus.connection_string, 1)).messages["k"]
+
+    assert (sent.number, message.message_id) == (None, sent.document.fields["id"])
