@@ -117,7 +117,7 @@ def _targets(starts: dict[tuple[int, str], list[Start]]) -> list[Target]:
     for keys in _KEYS:
         pairs = zip(starts[keys, "pool"], starts[keys, "pipelined"], strict=True)
         ratios = tuple(pool.first / pipelined.first for pool, pipelined in pairs)
-        name = f"the first invocation after a start, {keys} x 1, against the pool of connections"
+        name = f"the first invocation, {keys} x 1, against the pool of connections"
         found.append(Target(name, ratios, TIMES, Bound.AT_LEAST, 1.0 if keys == 1 else 2.0))
     return found
 
@@ -132,7 +132,7 @@ def _table(starts: dict[tuple[int, str], list[Start]]) -> Table:
         rows.append((f"{keys} x 1, {name}", *(shown(median(values)) for values in parts)))
     columns = ("first invocation", "interpreter, ms", "import, ms", "connect, ms", "send, ms", "in all, ms")
     prose = (
-        "From the start of a process that imports `function_app` to the end of its first invocation. *Send* is "
-        "what a second invocation of the same size takes, *connect* what the first one took longer. Medians."
+        "Medians, from the start of a process that imports `function_app` to the end of its first invocation. "
+        "*Send* is a second invocation of the same size, *connect* what the first one took longer."
     )
     return Table("Cold start", columns, tuple(rows), prose)

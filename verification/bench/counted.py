@@ -53,8 +53,8 @@ class CountedWork:
                 live.rate(counted.first.sends, "sends/1,000 events")
         columns = ("shape", "sends", "batches", "connections", "links", "KB sent", "bytes/event", "opened again")
         prose = (
-            "A thousand events of each shape, published by a new relay with its default settings, counted between "
-            "relay and broker. *Opened again* is what a second thousand opens."
+            "Of a thousand events, published by a new relay with its default settings. *Opened again* is what a "
+            "second thousand opens."
         )
         name = "connections for 100 keys with an event each"
         target = Target(name, tuple(connections[:1]), "", Bound.AT_MOST, _MOST_CONNECTIONS, headline=True)

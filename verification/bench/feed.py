@@ -151,8 +151,7 @@ def _cells(turns: Sequence[Turn]) -> tuple[str, ...]:
 
 _COLUMNS = ("what", "rows/s", "ms for a page", "reader, µs/row", "PostgreSQL, µs/row")
 _PROSE = (
-    "One session reads pages of 1 000 rows, one behind the other, and makes of each row what the relay gets. "
-    "Nothing is published, and no cursor is stored. The rows have about 260 bytes of `data` and are committed "
-    "beforehand. The first read of an event gives it its position. PostgreSQL is the local stack's: on the same "
-    "machine, without `fsync`. The last two columns are processor time."
+    "One session reads one page of 1 000 rows after another, and makes of each row what the relay gets. Nothing is "
+    "published, and no cursor is stored. The rows have about 260 bytes of `data`, committed beforehand. PostgreSQL "
+    "is the local stack's, without `fsync`. The last two columns are processor time."
 )

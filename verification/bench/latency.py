@@ -211,10 +211,8 @@ _COLUMNS = (
     "of a core",
 )
 _PROSE = (
-    "Transactional batches of a business document and an event arrive as a Poisson process, 300 a second, "
-    "whether or not earlier ones have finished. The clock starts when the batch's answer has returned, or "
-    "(*from due*) when the batch was due. It stops when the SDK returns the message to the subscriber, which "
-    f"receives and deletes, with one session receiver for each of the {_KEYS} keys. Receivers are opened "
-    "beforehand: accepting a session takes this SDK half a second, which is a cost of the consumer. Writer, "
-    "Cosmos DB, host, broker and subscriber are processes on the same two cores."
+    "Transactional batches of a business document and an event arrive as a Poisson process, 300 a second. The "
+    "clock starts when the batch's answer has returned, or (*from due*) when the batch was due. It stops when the "
+    "SDK returns the message to the subscriber, which receives and deletes, with an open session receiver for each "
+    f"of {_KEYS} keys. All processes share two cores."
 )

@@ -9,7 +9,6 @@ from verification.bench.benchmark import Bound, Findings, Live, Plan, Table, Tar
 from verification.bench.documents import Source
 from verification.bench.offline import offline_relay
 from verification.bench.owncost import in_a_process
-from verification.bench.throughput import IN_WORDS
 
 _TARGET_US, _TELEMETRY_TARGET_US = 15.0, 25.0
 _TELEMETRY = {"": False, " with telemetry": True}
@@ -34,16 +33,15 @@ class Processor:
             for name, values in costs.items():
                 own = tuple(each.own for each in values)
                 live.rate(median(own), "µs/event")
-                what = f"the relay's own processor time for an event{words}, {IN_WORDS[name]}"
+                what = f"the relay's own time for an event{words}, {name}"
                 limit = _TELEMETRY_TARGET_US if telemetry else _TARGET_US
                 findings.targets.append(Target(what, own, "µs", Bound.AT_MOST, limit))
                 parts = ([getattr(each, part) for each in values] for part in ("whole", "encoding", "own"))
                 rows.append((name + words, *(f"{median(part):.1f}" for part in parts)))
         columns = ("workload", "relay, µs/event", "of which encoding, µs/event", "the relay's own, µs/event")
         prose = (
-            "Without a network: senders accept each transfer at once. The relay's own is what remains without the "
-            "AMQP encoding of messages and batches. The telemetry is OpenTelemetry's SDK with an exporter that "
-            "takes next to nothing."
+            "Without a network: senders accept at once. The relay's own is all but the AMQP encoding. The telemetry "
+            "is OpenTelemetry's SDK with an exporter that takes next to nothing."
         )
         findings.tables.append(Table("Processor time for an event", columns, tuple(rows), prose))
         findings.targets.append(await _another_type(plan, live))

@@ -164,7 +164,7 @@ def findings_of(found: dict[Load, dict[str, Samples]]) -> Findings:
     """Return the targets, and the table."""
     targets = [
         Target(
-            f"receiving, {_row_name(load)}: inbox against the SDK's receiver by hand",
+            f"{_row_name(load)}: `inbox` against the SDK's receiver by hand",
             _ratios(samples, BY_HAND),
             TIMES,
             Bound.AT_LEAST,
@@ -174,7 +174,7 @@ def findings_of(found: dict[Load, dict[str, Samples]]) -> Findings:
     ]
     targets += [
         Target(
-            f"receiving, {_row_name(load)}: inbox against the SDK's receiver, one session after another",
+            f"{_row_name(load)}: `inbox` against the SDK's receiver in turn",
             _ratios(samples, IN_TURN),
             TIMES,
             Bound.AT_LEAST,
@@ -226,7 +226,6 @@ def _prose(loads: Iterable[Load]) -> str:
     )
     return (
         f"{described}. All events wait before the clock starts, and it stops at the last effect: a row that "
-        "counts the events of a key, written in one transaction with the note that the event was handled. µs are "
-        "processor time of the consumer's process, user and system. SQLite has its write-ahead log and "
-        "`synchronous = NORMAL`."
+        "counts a key's events, written in one transaction with the note that the event was handled. µs are "
+        "processor time of the consumer's process. SQLite has its write-ahead log and `synchronous = NORMAL`."
     )

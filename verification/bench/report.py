@@ -188,8 +188,9 @@ def _judged(target: Target) -> dict[str, Any]:
 
 def markdown(table: Table) -> str:
     """Return the table as markdown, numbers to the right."""
-    rule = tuple("---" if number == 0 else "--:" for number in range(len(table.columns)))
-    return "\n".join("| " + " | ".join(row) + " |" for row in (table.columns, rule, *table.rows))
+    rule = "|".join("---" if number == 0 else "--:" for number in range(len(table.columns)))
+    columns, *rows = ("| " + " | ".join(row) + " |" for row in (table.columns, *table.rows))
+    return "\n".join((columns, f"|{rule}|", *rows))
 
 
 def _rounded(target: Target) -> Target:
