@@ -151,7 +151,7 @@ def _cells(turns: Sequence[Turn]) -> tuple[str, ...]:
 
 _COLUMNS = ("what", "rows/s", "ms for a page", "reader, µs/row", "PostgreSQL, µs/row")
 _PROSE = (
-    "One session reads one page of 1 000 rows after another, and makes of each row what the relay gets. Nothing is "
-    "published, and no cursor is stored. The rows have about 260 bytes of `data`, committed beforehand. PostgreSQL "
-    "is the local stack's, without `fsync`. The last two columns are processor time."
+    "One session reads one page of 1 000 rows after another, and makes of each row what the relay gets. Nothing "
+    "is published, and no cursor is stored. The rows have about 260 bytes of `data`, committed beforehand. "
+    "PostgreSQL is the local stack's, without `fsync`. The last two columns are processor time."
 )

@@ -213,6 +213,6 @@ _COLUMNS = (
 _PROSE = (
     "Transactional batches of a business document and an event arrive as a Poisson process, 300 a second. The "
     "clock starts when the batch's answer has returned, or (*from due*) when the batch was due. It stops when the "
-    "SDK returns the message to the subscriber, which receives and deletes, with an open session receiver for each "
-    f"of {_KEYS} keys. All processes share two cores."
+    "SDK returns the message to the subscriber, which receives and deletes, with an open session receiver for "
+    f"each of {_KEYS} keys. All processes share two cores."
 )

@@ -40,8 +40,8 @@ class Processor:
                 rows.append((name + words, *(f"{median(part):.1f}" for part in parts)))
         columns = ("workload", "relay, µs/event", "of which encoding, µs/event", "the relay's own, µs/event")
         prose = (
-            "Without a network: senders accept at once. The relay's own is all but the AMQP encoding. The telemetry "
-            "is OpenTelemetry's SDK with an exporter that takes next to nothing."
+            "Without a network: senders accept at once. The relay's own is all but the AMQP encoding. The "
+            "telemetry is OpenTelemetry's SDK with an exporter that takes next to nothing."
         )
         findings.tables.append(Table("Processor time for an event", columns, tuple(rows), prose))
         findings.targets.append(await _another_type(plan, live))
