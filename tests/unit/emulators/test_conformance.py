@@ -13,9 +13,16 @@ from tests.unit.emulators import test_compatibility as compatibility
 FOLDER = ROOT / "packages" / "emulators" / "docs" / "conformance"
 LANGUAGES = ROOT / "packages" / "emulators" / "tests" / "languages"
 PAGES = {path.stem: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.md") if path.name != "README.md"}
+SEVERAL = compatibility.rows(
+    (FOLDER / "README.md").read_text(encoding="utf-8").partition("## Several clients")[2]
+)[1:]
+"""The rows of several clients, by the names of these."""
 ROWS = [
-    (client, row) for client, page in PAGES.items() for row in compatibility.rows(page) if row[-1] != "held by"
+    *((client, row) for client, page in PAGES.items() for row in compatibility.rows(page) if row[-1] != "held by"),
+    *(("several", row) for row in SEVERAL),
 ]
+CHECKS = {"JavaScript": "[cs]*/*.mjs", "Java": "java/src/*/*.java", "Go": "go/*/*.go"}
+"""The files that have the checks of a client; the others have none."""
 
 
 def exists(test: str) -> bool:
@@ -36,10 +43,23 @@ def test_a_row_says_what_is_expected_and_what_is_done_and_names_tests_that_exist
     assert [test for test in compatibility.named(row) if not exists(test)] == []
 
 
+@pytest.mark.parametrize("row", SEVERAL, ids=lambda row: row[1])
+def test_each_client_of_a_row_has_its_checks(row: list[str]) -> None:
+    clients = row[0].split(", ")
+    checks = {test.partition(": ")[2] for test in compatibility.named(row) if "::" not in test}
+
+    assert len(clients) > 1
+    assert set(clients) <= {*CHECKS, "Python", ".NET"}
+    assert checks
+    for client in CHECKS.keys() & clients:
+        sources = "".join(path.read_text(encoding="utf-8") for path in LANGUAGES.glob(CHECKS[client]))
+        assert {check for check in checks if f'check("{check}", ' not in sources} == set()
+
+
 def test_every_client_has_a_page_that_is_listed() -> None:
     listed = re.findall(r"\((\w+)\.md\)", (FOLDER / "README.md").read_text(encoding="utf-8"))
     assert sorted(listed) == sorted(PAGES) == ["dotnet", "go", "java", "javascript", "python"]
-    assert {client for client, _ in ROWS} == set(PAGES)
+    assert {client for client, _ in ROWS} == {*PAGES, "several"}
 
 
 def test_pages_have_the_versions_that_the_tests_run() -> None:
