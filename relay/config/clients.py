@@ -356,9 +356,9 @@ def _at(host: str, scheme: str, connection_string: str) -> str:
     return ";".join(f"{name}={value}" for name, value in parts.items())
 
 
-HANDLERS = "azure.servicebus.aio._base_handler_async"
-"""The logger of azure-servicebus (7.15.0) for senders and receivers. For each one that is closed while it opens,
-it logs a traceback, and raises the error too: in an outage, one for each sender of the pool, at every attempt."""
+HANDLERS = ("azure.servicebus.aio._base_handler_async", "azure.servicebus.aio._async_utils")
+"""The loggers of azure-servicebus (7.15.0) for senders and receivers. For each one that is closed while it opens,
+they log tracebacks, and the error is raised too: in an outage, some for each sender of the pool and attempt."""
 
 
 def quiet_libraries() -> None:
@@ -376,7 +376,8 @@ def quiet_libraries() -> None:
     logger = logging.getLogger("azure")
     if logger.level == logging.NOTSET:
         logger.setLevel(logging.WARNING)
-        logging.getLogger(HANDLERS).setLevel(logging.CRITICAL)
+        for name in HANDLERS:
+            logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def switch_off_sdk_tracing() -> None:

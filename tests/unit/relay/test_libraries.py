@@ -25,12 +25,13 @@ SETTINGS = {
 
 @pytest.fixture
 def azure() -> Iterator[logging.Logger]:
-    logger, root, handlers = logging.getLogger("azure"), logging.getLogger(), logging.getLogger(HANDLERS)
-    before = logger.level, root.level, handlers.level
+    logger, root = logging.getLogger("azure"), logging.getLogger()
+    loggers = (logger, root, *map(logging.getLogger, HANDLERS))
+    before = [each.level for each in loggers]
     # As the Functions worker does.
     root.setLevel(logging.INFO)
     yield logger
-    for each, level in zip((logger, root, handlers), before, strict=True):
+    for each, level in zip(loggers, before, strict=True):
         each.setLevel(level)
 
 
@@ -41,8 +42,8 @@ def test_the_azure_sdks_log_warnings_and_no_more(azure: logging.Logger) -> None:
 
     sdk = logging.getLogger("azure.servicebus._pyamqp")
     assert (sdk.isEnabledFor(logging.INFO), sdk.isEnabledFor(logging.WARNING)) == (False, True)
-    handlers = logging.getLogger(HANDLERS)
-    assert (handlers.isEnabledFor(logging.ERROR), handlers.isEnabledFor(logging.CRITICAL)) == (False, True)
+    for handlers in map(logging.getLogger, HANDLERS):
+        assert (handlers.isEnabledFor(logging.ERROR), handlers.isEnabledFor(logging.CRITICAL)) == (False, True)
 
 
 @pytest.mark.parametrize("level", [logging.DEBUG, logging.ERROR])
