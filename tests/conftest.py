@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import random
 import re
+import tempfile
 from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
@@ -53,8 +54,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--order", metavar="SEED|reversed", help="run the tests in a random order, or reversed")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Register hooks as plugins: those of a conftest.py are not called for fixtures of the session."""
+    """Register hooks as plugins, as those of a conftest.py are not called for fixtures of the session.
+
+    pytest closes its folder of temporary files to other users whenever it starts. If this process is root, its
+    PostgreSQL runs as another user, and needs a folder that another run of pytest leaves alone.
+    """
+    if config.option.basetemp is None and getattr(os, "geteuid", lambda: 1)() == 0:
+        folder = tempfile.TemporaryDirectory(prefix="pytest-", ignore_cleanup_errors=True)
+        config.option.basetemp = str(Path(folder.name) / "tests")
+        config.add_cleanup(folder.cleanup)
     for plugin in (leaks, watchdog, local_services):
         if not config.pluginmanager.is_registered(plugin):
             config.pluginmanager.register(plugin)
