@@ -25,6 +25,8 @@ from tests.support.pages import BACKGROUND, PAGES, ROOT, RUN_BY, SHELL, Block, W
 
 # Without the table of pages, which grows with their number.
 README_WORDS = 650
+# Of all pages, without code.
+WORDS = 60_000
 
 # What a block of commands begins with, whatever its fence says.
 _COMMAND = re.compile(
@@ -151,6 +153,13 @@ def test_the_readme_fits_on_one_screen() -> None:
 
     assert heading
     assert len(text.split()) <= README_WORDS
+
+
+def test_all_pages_together_can_be_read() -> None:
+    words = [word for page in PAGES for word in prose(page.read_text(encoding="utf-8")).split()]
+
+    # The bars of tables are none.
+    assert sum(re.search(r"\w", word) is not None for word in words) <= WORDS
 
 
 def without_place_in_the_order(pages: dict[str, str]) -> list[str]:
