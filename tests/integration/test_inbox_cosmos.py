@@ -10,10 +10,13 @@ from typing import Any
 import aiohttp
 import pytest
 from azure.core.exceptions import AzureError
+from azure.cosmos import PartitionKey
+from azure.cosmos.aio import CosmosClient
 from azure.cosmos.exceptions import CosmosBatchOperationError
 
 import inbox
 from inbox.parked import Cause, Claim, ParkedMessage
+from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.testing import FaultClient
 from tests.support.inbox_stores import InCosmos, cosmos_container, gap, handle, message
 from tests.support.watchdog import WATCHDOG_S
@@ -152,6 +155,32 @@ async def test_records_are_in_the_partition_of_the_effect_and_live_as_long_as_th
     assert await harness.store.gaps() == []
 
 
+async def test_an_event_whose_count_is_deleted_meanwhile_comes_again(harness: InCosmos) -> None:
+    await handle(harness, "e1", 1)
+
+    async def deleted() -> None:
+        async with harness.store.once(message("e2", 2)):
+            (progress,) = await documents(harness, "inboxProgress")
+            await harness.container.delete_item(progress["id"], "k")
+
+    with pytest.raises(inbox.Conflict, match="another event of its entity"):
+        await deleted()
+    assert (await handle(harness, "e2", 2)).first
+
+
+async def test_records_are_forgotten_in_a_container_of_hierarchical_keys() -> None:
+    async with CosmosServer() as server, CosmosClient(server.endpoint, server.key) as client:
+        database = await client.create_database("consumer")
+        paths = PartitionKey(["/tenant", "/partitionKey"], "MultiHash")
+        store = inbox.CosmosStore(await database.create_container("state", paths))
+        async with store.once(message("a"), partition=["t", "k"]):
+            pass
+
+        # What will be younger than two seconds from now.
+        assert await store.forget(timedelta(seconds=-2)) == 1
+        assert await store.forget(timedelta(seconds=-2)) == 0
+
+
 # Parked keys: another process is ahead
 
 
@@ -254,3 +283,7 @@ async def test_a_partition_that_does_not_fit_the_container_is_refused(harness: I
 def test_a_setting_that_is_wrong_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(options))):
         inbox.CosmosStore(None, **options)  # type: ignore[arg-type]
+
+
+def test_a_record_may_live_for_a_second() -> None:
+    inbox.CosmosStore(None, ttl_s=1)  # type: ignore[arg-type]

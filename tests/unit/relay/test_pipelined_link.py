@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import math
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -26,7 +27,7 @@ from relay.servicebus.pipelined.credit import unwrapped
 from relay.servicebus.pipelined.lanes import PipelinedSenders
 from relay.servicebus.pipelined.link import Link, LinkLostError
 from relay.servicebus.publisher import ServiceBusPublisher
-from relay.servicebus.transfers import Transfer, alone
+from relay.servicebus.transfers import LinkLimits, Transfer, alone
 from tests.support import amqp_peer
 from tests.support.amqp_peer import DISPOSITION, FLOW, MODIFIED, REJECTED, RELEASED, Peer, described, error
 from tests.support.waiting import forever, look_again
@@ -565,6 +566,12 @@ def _not_amqp(peer: Peer) -> None:
     peer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
 
 
+def _begins(peer: Peer, ours: int) -> None:
+    """Answer the relay's session, or one that it has not begun, on another channel."""
+    numbers = [codec.encode_uint(number) for number in (0, 100, 5_000, 255)]
+    peer.send(amqp_peer.BEGIN, [b"\x60" + ours.to_bytes(2, "big"), *numbers], channel=10)
+
+
 DETACH_FORCED = error("amqp:link:detach-forced", codec.encode_string("moved"))
 ENDS: dict[str, Callable[[Peer], None]] = {
     "detach": lambda peer: peer.detach(),
@@ -582,6 +589,11 @@ ENDS: dict[str, Callable[[Peer], None]] = {
     "a frame without a header": _too_small,
     "another protocol": _not_amqp,
 }
+NOT_ALLOWED: dict[str, Callable[[Peer], None]] = {
+    "a second answer to the session": partial(_begins, ours=frames_module.CHANNEL),
+    "an answer to a session that nobody began": partial(_begins, ours=frames_module.CHANNEL + 1),
+}
+ENDS |= NOT_ALLOWED
 
 
 async def test_every_send_ends_with_the_link() -> None:
@@ -603,6 +615,7 @@ async def _ended(name: str) -> None:
 
         errors = await send.errors()
         assert {str(found) for found in errors} == {str(errors[0])}, name
+        assert ("AMQP does not allow" in str(errors[0])) is (name in NOT_ALLOWED), (name, errors[0])
         lost = [each for each in errors if isinstance(each, LinkLostError)]
         # What waits has not ended the link.
         assert [each.in_flight for each in lost] == [2, 2, 0, 0], (name, errors)
@@ -625,10 +638,16 @@ async def test_a_link_that_is_refused_says_why(peer: Peer) -> None:
 async def test_a_link_says_what_it_takes(peer: Peer) -> None:
     peer.message_limit = 100_000_000
     async with opened(peer) as large:
-        assert large.limits.message == 100_000_000
+        assert large.limits == LinkLimits(batch=100_000_000, message=100_000_000)
+    peer.message_limit = 262_144
+    async with opened(peer) as standard:
+        assert standard.limits == LinkLimits(batch=262_144, message=262_144)
+    peer.message_limit = 1_000_000
+    async with opened(peer) as between:
+        assert between.limits == LinkLimits(batch=262_144, message=1_000_000)
     peer.message_limit = 0
     async with opened(peer) as unlimited:
-        assert unlimited.limits.message == 1_048_576
+        assert unlimited.limits == LinkLimits(batch=1_048_576, message=1_048_576)
 
 
 async def test_closing_waits_for_what_is_in_flight(peer: Peer, link: Link, send: Sends) -> None:
@@ -708,6 +727,29 @@ async def test_a_peer_that_does_not_read_leaves_little_in_this_process(
     assert await send.errors() == [None] * 100
     # Asked again before the frames that had to wait.
     assert list(dict.fromkeys(send.left)) == ids
+
+
+async def test_a_connection_that_is_reset_while_frames_wait_ends_each_send(
+    peer: Peer, link: Link, send: Sends
+) -> None:
+    unseen: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: unseen.append(context))
+    peer.flow(500)
+    await all_read(peer)
+    peer.stop_reading()
+    send(*map(str, range(100)), size=100_000)
+    async with asyncio.timeout(WAIT_S):
+        while link._connection.is_drained:
+            await look_again()
+
+    peer.reset()
+
+    assert {type(found) for found in await send.errors()} == {LinkLostError}
+    async with asyncio.timeout(WAIT_S):
+        while any("_drain" in repr(task) for task in link._tasks):
+            await look_again()
+    gc.collect()
+    assert unseen == []
 
 
 @pytest.fixture
