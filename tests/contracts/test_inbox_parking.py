@@ -393,6 +393,14 @@ async def test_pages_have_each_message_once(store: Store) -> None:
     assert found == ["a", "b", "c", "d", "e"]
 
 
+async def test_a_page_has_a_thousand_messages_by_default() -> None:
+    store = inbox.MemoryStore()
+    for number in range(1001):
+        await store.park(received(f"e{number}", number, "loans", 0), CAUSE)
+
+    assert len(await store.messages("events", "k")) == 1000
+
+
 async def test_keys_are_told_apart_by_every_character(store: Store) -> None:
     keys = ["", "k", "K", "k ", " k", "k\u0301", "\u1e31", "\u00df", "ss", "key/with?all#of\\them", "x" * 128]
     same = [replace(parked(1, key), id="a") for key in keys]

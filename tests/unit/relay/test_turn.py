@@ -332,6 +332,22 @@ def test_a_send_without_an_answer_ends_with_the_time_it_has() -> None:
     virtual_time.run(attempts())
 
 
+def test_all_tries_of_a_send_have_its_time_together() -> None:
+    topic = FakeTopic(answers=[CUT])
+    topic.answers_after_s = 6
+
+    async def attempt() -> None:
+        publisher = topic.publisher(pauses_s=(1.0, 1.0), send_timeout_s=10.0, attempt_timeout_s=60.0)
+
+        (outcome,) = await publisher.publish(events("a"))
+
+        assert "RELAY_SEND_TIMEOUT_S" in str(outcome.error)
+        assert time.monotonic() == 10
+        await publisher.close()
+
+    virtual_time.run(attempt())
+
+
 async def test_a_configuration_error_is_not_tried_again() -> None:
     topic = FakeTopic(answers=[ServiceBusAuthorizationError(message="no")])
 
