@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 from relay.core.errors import SettingsError
 from tests.infra.compiler import MISSING, Compiler, find_compiler
 from tests.infra.deployment import BicepError, DeploymentFailure
+from tests.infra.mutations import MUTATIONS, Mutation
 from tests.infra.project import ROOT, Check, Project, checks
 from tests.infra.snapshots import Compiled
 from tests.infra.test_checks import MODULES
@@ -22,20 +22,6 @@ from tests.infra.test_checks import MODULES
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("infra")]
 
 
-class Mutation(NamedTuple):
-    """`check` must fail if `old` is replaced by `new` in `file`, a path relative to `infra/`."""
-
-    check: str
-    file: str
-    old: str
-    new: str
-
-
-MUTATIONS = [
-    Mutation(check, *change)
-    for check, changes in Project(ROOT).yaml("tests/infra/mutations.yaml").items()
-    for change in changes
-]
 BESIDE = ("docs", "azure.yaml", "local.settings.sample.json")
 """Other files that the checks read."""
 
@@ -103,7 +89,6 @@ def test_a_changed_line_fails_its_check(
     copy = Project(folder, Compiled(compiler))
     file = copy.infra / mutation.file
     text = file.read_text(encoding="utf-8")
-    assert mutation.old in text, "the line that this mutation changes no longer exists"
     check = checks()[mutation.check]
     untouched(check)
 
