@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.config.settings import OnPoison
+from relay.core.events import Reason
 from tests.fuzz.budget import trying
 from tests.support.quarantine_histories import KEYS, Fate, Model, Modelled, World, operated
 from tests.support.stores import Store
@@ -109,6 +111,33 @@ async def compare_each(world: World, model: Model) -> None:
         assert {name: shown[name] for name in record} == record
 
 
+async def compare_console(world: World, model: Model) -> None:
+    """Compare what the console shows of each event, and its totals, with the model.
+
+    Of an event that no checkpoint has passed, it may know no more than that it is committed.
+    """
+    snapshot = await world.console.look()
+    timelines = [await world.console.timeline(key, 100, data=False) for key in KEYS]
+    recent = {each.id: str(each.stage) for each in snapshot.recent}
+    comes_again = {each["id"] for each in world.page}
+    for shown in recent, {each.id: str(each.stage) for timeline in timelines for each in timeline.events}:
+        assert shown == {
+            event.id: "committed"
+            if event.id in comes_again and shown.get(event.id) == "committed"
+            else stage_of(event)
+            for event in model.events
+        }
+    assert snapshot.flow.published == Counter(recent.values())["published"]
+    assert snapshot.flow.quarantined == sum(event.fate is Fate.ASIDE for event in model.events)
+
+
+def stage_of(event: Modelled) -> str:
+    """Return the name of the stage that the console shows."""
+    if event.fate is Fate.ASIDE:
+        return "parked" if event.reason is Reason.KEY_PARKED else "quarantined"
+    return {Fate.WAITING: "committed", Fate.PUBLISHED: "published", Fate.DISCARDED: "discarded"}[event.fate]
+
+
 def said(model: Model, event: Modelled) -> str:
     """The sentence, as a pattern, that `explain` has of the quarantine."""
     if event.fate is Fate.ASIDE:
@@ -129,6 +158,7 @@ async def play(store: Store, policy: OnPoison, steps: Sequence[Step], *, compare
         if done % compares == 0 or done == len(steps):
             await compare(world, model)
             await compare_each(world, model)
+            await compare_console(world, model)
 
 
 @pytest.mark.parametrize("store", MEMORY, indirect=True)

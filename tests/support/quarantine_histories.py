@@ -7,7 +7,7 @@ what they have to do when nobody interferes, and shares no code with them.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -27,7 +27,11 @@ from relay.quarantine.quarantine import StoredQuarantine
 from relay.quarantine.record import PART_TYPE, RECORD_TYPE
 from relay_operator.cli.quarantine_admin import QuarantineAdmin
 from relay_operator.cli.sender import OrderedSender
+from relay_operator.console.model import Arrival, Delivery
+from relay_operator.console.observer import Observer
+from relay_operator.console.ports import Sources
 from relay_operator.outcomes import OUTCOME_TYPE
+from tests.support.console import InMemoryHosts, InMemoryTopic
 from tests.support.in_memory import InMemoryPublisher, InMemorySource
 from tests.support.in_memory_outbox import InMemoryOutbox
 from tests.support.operators import Run, relay_command
@@ -112,10 +116,23 @@ class Interrupted:
         """Leave it open for the others."""
 
 
+class _Telling(InMemoryTopic):
+    """A topic that tells the console of each message that it has accepted."""
+
+    def __init__(self, accepted: Mapping[str, Sequence[str]]) -> None:
+        super().__init__()
+        self._accepted = accepted
+
+    async def deliveries(self, partition_key: str, ids: Collection[str], /) -> Sequence[Delivery]:
+        accepted = [each for each in dict.fromkeys(self._accepted.get(partition_key, ())) if each in ids]
+        return [Delivery(each, "all", Arrival.WAITING, accepted_at=time.time()) for each in accepted]
+
+
 class World:
-    """An outbox, a topic, a quarantine, two processes and an operator.
+    """An outbox, a topic, a quarantine, two processes, an operator and the console.
 
     Attributes:
+        console: What the console observes, from the beginning.
         items: The store as whoever acts first sees it.
         topic: The accepted events by key, first copies alone.
     """
@@ -127,6 +144,7 @@ class World:
         self.policy = policy
         self._accepted: dict[str, list[str]] = {}
         self._first = self.process(self.items)
+        self.console = Observer(Sources(self.outbox, _Telling(self._accepted), items, InMemoryHosts()))
 
     @property
     def topic(self) -> dict[str, list[str]]:
