@@ -367,6 +367,14 @@ async def test_numbers_that_begin_again_follow_what_is_parked(store: Store) -> N
         assert arrival.first
 
 
+async def test_what_a_lost_session_brings_precedes_all_that_came_after_it(store: Store) -> None:
+    await store.park(received("e1", 1, "all", 1), CAUSE)
+    for number in (8, 9, 7):
+        await store.set_aside(received(f"e{number}", number, "all", number))
+
+    assert await ids(store) == ["e1", "e7", "e8", "e9"]
+
+
 async def test_a_number_that_another_message_without_an_id_has_is_no_repetition(store: Store) -> None:
     """Neither a place nor a message has to have an id; then the time tells two apart that have one number."""
     place = ParkedMessage("events", "k", "", 1, None, enqueued_at=datetime(2026, 11, 26, tzinfo=UTC))

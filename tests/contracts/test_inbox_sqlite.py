@@ -13,8 +13,11 @@ from pathlib import Path
 import pytest
 
 import inbox
+from inbox.stores import sqlite as sqlite_stores
+from inbox.stores.sql import recording
+from inbox.stores.sql import store as sql_stores
 from tests.support.closing import CloseLater
-from tests.support.inbox_stores import InSqlite, gap, handle, message
+from tests.support.inbox_stores import InSqlite, engine_of, gap, handle, message
 from tests.support.waiting import elapse
 from tests.support.watchdog import WATCHDOG_S
 
@@ -81,6 +84,7 @@ async def test_a_write_outside_of_a_block_is_refused_while_another_block_is_open
         database.commit,
         database.rollback,
         database.__enter__,
+        lambda: database.blobopen("effects", "id", 1),
     ]
     for write in refused:
         with pytest.raises(inbox.OutsideBlock):
@@ -183,6 +187,35 @@ async def test_two_stores_on_one_connection_take_turns(tmp_path: Path, close_lat
 
     found = await asyncio.gather(block(one), block(other), other.forget(timedelta(days=1)))
     assert list(found) == [True, True, 0]
+
+
+@pytest.mark.parametrize("through", ["sqlite3", "SQLAlchemy"])
+async def test_many_ids_are_forgotten_in_several_transactions(
+    through: str, tmp_path: Path, close_later: CloseLater, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (recording, sql_stores, sqlite_stores):
+        monkeypatch.setattr(module, "ROWS", 2)
+    path = tmp_path / "store.sqlite"
+    async with engine_of(f"sqlite+aiosqlite:///{path}") as engine:
+        store: inbox.Store = inbox.SqlAlchemyStore(engine)
+        if through == "sqlite3":
+            store = inbox.SqliteStore(close_later(inbox.SqliteConnection(path)))
+        for number in range(5):
+            async with store.once(message(f"e{number}")):
+                pass
+
+        assert await store.forget(timedelta(seconds=-1)) == 5
+
+
+async def test_a_reader_of_gaps_waits_for_no_writer(tmp_path: Path, close_later: CloseLater) -> None:
+    path = tmp_path / "store.sqlite"
+    async with engine_of(f"sqlite+aiosqlite:///{path}") as engine:
+        store = inbox.SqlAlchemyStore(engine)
+        await store.prepare()
+        writer = close_later(sqlite3.connect(path, isolation_level=None))
+        writer.execute("begin immediate")
+
+        assert await store.gaps() == []
 
 
 async def test_a_gap_costs_the_same_however_many_there_are(tmp_path: Path, close_later: CloseLater) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -182,6 +183,19 @@ def ids(received: Received) -> list[str]:
     return [each.id for each in received.events]
 
 
+@dataclass
+class InMemoryLeases:
+    """Leases that have passed an LSN, for each key."""
+
+    passed_lsn: int
+
+    async def positions(self) -> InMemoryLeases:
+        return self
+
+    async def has_passed(self, _: object, lsn: int) -> bool:
+        return lsn <= self.passed_lsn
+
+
 async def of_container(destination: str, *documents: dict[str, Any] | None) -> Received:
     source = CosmosSourceInTime(BY_DEFAULT, cast("Containers", None), await rules_in_time(destination))
     return await source.read(documents)
@@ -209,6 +223,15 @@ async def test_a_batch_within_one_generation_goes_by_its_rules(times: tuple[int,
 
 async def test_a_batch_that_is_not_final_is_read_again_first() -> None:
     assert ids(await of_container("audit", stored(1, 5000))) == ["e1"]
+
+
+async def test_what_every_lease_has_passed_is_known_of_rules_with_generations_too() -> None:
+    containers = InMemoryLeases(passed_lsn=1)
+    source = CosmosSourceInTime(BY_DEFAULT, cast("Containers", containers), await rules_in_time("default"))
+
+    received = await source.read([stored(1, 98), stored(2, 99)])
+
+    assert await source.passed_positions(received.events) == {0}
 
 
 async def test_events_of_one_commit_keep_their_order_across_generations() -> None:

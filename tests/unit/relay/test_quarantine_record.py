@@ -12,7 +12,7 @@ from relay.core.documents import SourceDocument
 from relay.core.errors import StoreError
 from relay.core.events import Reason, Rejected
 from relay.quarantine.items import ItemTooLarge
-from relay.quarantine.record import NO_PARTITION_KEY, create, record_of
+from relay.quarantine.record import NO_PARTITION_KEY, create, hold, record_of
 from tests.support.in_memory_items import InMemoryItems
 from tests.support.outbox import event
 
@@ -153,3 +153,12 @@ async def test_what_is_refused_in_parts_too_is_an_error(items: InMemoryItems) ->
     items.answers = [ItemTooLarge("too large"), None, ItemTooLarge("too deep")]
     with pytest.raises(StoreError):
         await create(items, record(event("f", "k")))
+
+
+async def test_a_document_is_held_once() -> None:
+    items = InMemoryItems()
+    item = Rejected(SourceDocument.plain(event("e", "k")), Reason.MESSAGE_REFUSED, "too odd", 0)
+
+    assert await hold(items, "k", item)
+    assert not await hold(items, "k", item)
+    assert len(items.stored) == 1
