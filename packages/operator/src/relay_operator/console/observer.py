@@ -54,7 +54,7 @@ class Observer:
     and the last hour's figures in slots of ten seconds.
 
     What is counted: `published` are events that a position has passed, and that were not in quarantine when it was
-    read after that. An event that was in quarantine is not counted as published when it is released.
+    read after that. An event that was in quarantine is counted as published when it is released.
     """
 
     def __init__(self, sources: Sources, *, always: bool = False, clock: Callable[[], float] = time.time) -> None:
