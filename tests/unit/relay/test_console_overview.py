@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 
@@ -92,7 +93,27 @@ async def test_each_stream_has_a_line_of_its_own_state(client: Client, views: di
     await views["contacts"].show(replace(calm(), number=7))
     assert "1 of 3 streams needs attention: orders." in await (await client.get("/")).text()
     await views["orders"].show(replace(calm(), number=7))
-    assert "All 3 streams publish what is committed." in await (await client.get("/")).text()
+    assert "None of the 3 streams needs attention." in await (await client.get("/")).text()
+
+
+async def test_the_headline_says_nothing_of_events_that_no_topic_has(
+    client: Client, views: dict[str, InMemoryView]
+) -> None:
+    flow = replace(calm().flow, committed=3, published=1)
+    await views["default"].show(replace(calm(), number=7, flow=flow))
+    await views["contacts"].show(replace(calm(), number=7, flow=replace(flow, waiting=2)))
+    await views["orders"].show(replace(calm(), number=7, flow=replace(flow, published=3)))
+
+    found = [each["status"]["text"] for each in (await (await client.get("/state.json")).json())["streams"]]
+    async with client.get("/") as answer:
+        [said] = re.findall(r'<span class="hidden">ok: </span><span>([^<]*)</span>', await answer.text())
+
+    assert found == [
+        "No event waits. 2 events were discarded, or expired.",
+        "2 events on the way to the topic.",
+        "Every committed event has been accepted by the topic.",
+    ]
+    assert said == "None of the 3 streams needs attention."
 
 
 async def test_the_overview_follows_each_stream(client: Client, views: dict[str, InMemoryView]) -> None:
