@@ -36,7 +36,7 @@ class InMemoryTopic:
 
     async def deliveries(self, partition_key: str, ids: Collection[str], /) -> Sequence[Delivery]:
         self._answer()
-        return self.arrivals.get(partition_key, [])
+        return [each for each in self.arrivals.get(partition_key, []) if each.message_id in ids]
 
     async def close(self) -> None:
         self.closed = True

@@ -30,6 +30,7 @@ class InMemoryOutbox:
         payloads: The data of events, by key and id.
         page: Maximum number of documents of a page of a range.
         hidden: Ids of documents that a range counts and does not bring.
+        deleted: Ids of events that were read, and whose time to live has ended since.
         fails: What every method raises, as long as it is set.
         closed: Whether it was closed.
         blocked: What keeps the relay from reading it.
@@ -42,6 +43,7 @@ class InMemoryOutbox:
     payloads: dict[tuple[str, str], str] = field(default_factory=dict)
     page: int = 100
     hidden: set[str] = field(default_factory=set)
+    deleted: set[str] = field(default_factory=set)
     fails: str | None = None
     closed: bool = False
     blocked: list[Finding] = field(default_factory=list)
@@ -148,7 +150,8 @@ class InMemoryOutbox:
 
     async def of_key(self, partition_key: str, limit: int, /) -> tuple[Sequence[Committed], bool]:
         self.answer()
-        found = [event for event in self.committed if event.partition_key == partition_key]
+        of_key = [event for event in self.committed if event.partition_key == partition_key]
+        found = [event for event in of_key if event.id not in self.deleted]
         return found[-limit:], len(found) > limit
 
     async def data(self, partition_key: str, ids: Collection[str], /) -> Mapping[str, str]:

@@ -7,6 +7,7 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -20,15 +21,19 @@ from local.sending.event import Event, WordError, parse_fields
 from local.stack.settings import READY
 from local.watching import command
 from local.watching.changes import Change, Changes, staleness
-from local.watching.command import Followed, Watching
+from local.watching.command import Followed, Watching, _events
 from outbox import InvalidDocument
 from relay_operator.console import formatting
+from relay_operator.console.application import application
 from relay_operator.console.commit_times import NO_START
 from relay_operator.console.model import Flow, Snapshot, Stage, Tracked
 from relay_operator.console.pages import ConsoleSettings, Pages
+from relay_operator.console.server import loopback
 from relay_operator.console.stream import encoded
 from relay_operator.console.timeline import steps
+from tests.support.console_deployment import Deployment
 from tests.support.console_view import NOON, committed
+from tests.support.watchdog import WATCHDOG_S
 
 
 def test_fields_are_strings_or_json_and_take_precedence_over_the_data() -> None:
@@ -217,6 +222,28 @@ async def test_watch_is_done_with_an_event_that_expired(capsys: pytest.CaptureFi
     told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [(each["what"], each["id"]) for each in told] == [("committed", event.id), ("expired", event.id)]
     assert told[1]["latencyMs"] is None
+
+
+async def test_watch_of_a_key_is_done_with_an_event_that_the_outbox_has_deleted(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    relayed = Deployment()
+    relayed.outbox.commit("a", expires_at=relayed.now + 5)
+    await relayed.observer.look()
+    relayed.now += 6
+    relayed.outbox.deleted.add("a")
+    relayed.outbox.pass_all()
+    await relayed.observer.look()
+
+    async with (
+        TestServer(application(relayed.observer, loopback)) as server,
+        asyncio.timeout(WATCHDOG_S),
+        aclosing(_events(str(server.make_url("/events.json?key=k")))) as events,
+    ):
+        await Watching("k", 1, as_json=True).follow(events)
+
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(each["what"], each["id"]) for each in told] == [("committed", "a"), ("expired", "a")]
 
 
 async def test_watch_says_which_lines_are_old(capsys: pytest.CaptureFixture[str]) -> None:

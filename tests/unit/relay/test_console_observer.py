@@ -287,6 +287,52 @@ async def test_an_expired_event_that_the_topic_shows_later_has_been_accepted(rel
     assert snapshot.recent[0].stage is Stage.PUBLISHED
 
 
+async def expire(relayed: Deployment, *names: str) -> None:
+    """Have events expire before the relay passes them and what waits with them; the console looks each time."""
+    await relayed.observer.look()
+    relayed.now += 6
+    relayed.outbox.deleted |= set(names)
+    relayed.outbox.pass_all()
+    await relayed.observer.look()
+
+
+@pytest.mark.parametrize("kept", [500, 1])
+async def test_a_timeline_has_an_event_that_expired_where_it_was_committed(
+    relayed: Deployment, monkeypatch: pytest.MonkeyPatch, kept: int
+) -> None:
+    monkeypatch.setattr("relay_operator.console.recent.KEPT", kept)
+    relayed.outbox.commit("a")
+    relayed.outbox.commit("b", expires_at=NOW + 5)
+    relayed.outbox.commit("c")
+    await expire(relayed, "b")
+
+    found = await relayed.observer.timeline("k", 10, data=False)
+    relayed.topic.arrivals = {"k": [Delivery("b", "all", Arrival.WAITING, accepted_at=NOW + 1)]}
+    accepted = await relayed.observer.timeline("k", 10, data=False)
+
+    assert [(each.id, str(each.stage)) for each in found.events] == [
+        *(("a", "published"), ("b", "expired"), ("c", "published")),
+    ]
+    assert [(step.label, step.at) for step in steps(found.events[1])] == [
+        ("Committed", 1_000_000.0),
+        ("Expired", NOW + 5),
+    ]
+    assert [str(each.stage) for each in accepted.events] == ["published"] * 3
+
+
+async def test_the_latest_events_that_expired_are_remembered(
+    relayed: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("relay_operator.console.progress._EXPIRED", 2)
+    for name in ("a", "b", "c"):
+        relayed.outbox.commit(name, expires_at=NOW + 5)
+    await expire(relayed, "a", "b", "c")
+
+    found = await relayed.observer.timeline("k", 10, data=False)
+
+    assert [(each.id, str(each.stage)) for each in found.events] == [("b", "expired"), ("c", "expired")]
+
+
 async def test_accepted_times_of_the_topic_are_preferred(relayed: Deployment) -> None:
     await relayed.observer.look()
     relayed.outbox.commit("a", committed_at=NOW + 0.25)

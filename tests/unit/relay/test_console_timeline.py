@@ -7,7 +7,7 @@ from typing import Any
 from relay.backends.outbox import Committed, Position
 from relay.quarantine.items import RecordSummary
 from relay_operator.console.model import Arrival, Delivery, Stage, Timeline
-from relay_operator.console.timeline import KeyData, timeline
+from relay_operator.console.timeline import KeyData, Seen, timeline
 
 # 2026-01-01T00:00:00Z
 START = 1_767_225_600.0
@@ -49,7 +49,7 @@ def stages(found: Timeline) -> list[tuple[str, str]]:
 
 def test_what_the_position_has_passed_is_published_and_the_rest_waits() -> None:
     known = KeyData(
-        "k", [event("a", 1), event("b", 2), event("c", 3)], positions=at(2), published_at={"b": 9.0, "c": 9.0}
+        "k", [event("a", 1), event("b", 2), event("c", 3)], positions=at(2), seen=Seen({"b": 9.0, "c": 9.0})
     )
 
     found = timeline(known, 10)
@@ -76,7 +76,7 @@ def test_nothing_is_said_to_be_published_where_the_records_are_not_known() -> No
         positions=at(2),
         judged=False,
         deliveries=[delivery],
-        published_at={"a": 9.0},
+        seen=Seen({"a": 9.0}),
     )
 
     found = timeline(known, 10)

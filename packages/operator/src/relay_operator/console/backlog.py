@@ -49,6 +49,22 @@ class Waiting:
     expires_at: float | None
     passed_at: float = 0.0
 
+    def committed(self) -> Committed:
+        """Return the event, without what only its document has."""
+        partition_key, identifier = self.name
+        return Committed(
+            identifier,
+            partition_key,
+            action=None,
+            committed_at=self.committed_at,
+            created_at=None,
+            sequence=None,
+            traceparent=None,
+            partition=self.partition,
+            place=self.place,
+            expires_at=self.expires_at,
+        )
+
 
 class Backlog:
     """Events that wait. A look goes through all of them, as their number is bounded and mostly small."""

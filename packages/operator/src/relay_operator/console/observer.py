@@ -21,7 +21,7 @@ from relay_operator.console.ports import Attempt, Parts, Sources
 from relay_operator.console.progress import Progress
 from relay_operator.console.recent import MOST
 from relay_operator.console.servicebus import ServiceBusTopic
-from relay_operator.console.timeline import read_timeline
+from relay_operator.console.timeline import Seen, read_timeline
 from relay_operator.console.truncation import ERROR, both_ends
 
 logger = logging.getLogger(__name__)
@@ -50,8 +50,8 @@ class Observer:
     """A View of a relay. It looks while somebody waits in `changed`, and for ten seconds afterwards, or always.
 
     Memory: some hundred bytes for each event that the relay has not passed, of which 100 000 are read ahead at
-    most; the names of quarantine's records and of events passed lately, as numbers; and the latest 500 events;
-    and the last hour's figures in slots of ten seconds.
+    most, and for each of the last 10 000 that expired; the names of quarantine's records and of events passed
+    lately, as numbers; and the latest 500 events; and the last hour's figures in slots of ten seconds.
 
     What is counted: `published` are events that a position has passed, and that were not in quarantine when it was
     read after that. An event that was in quarantine is counted as published when it is released.
@@ -127,7 +127,8 @@ class Observer:
             for (key, _), each in self._progress.latest
             if key == partition_key and each.published_at is not None
         }
-        found = await read_timeline(self._sources, partition_key, limit, published_at, data=data)
+        seen = Seen(published_at, self._progress.expired(partition_key))
+        found = await read_timeline(self._sources, partition_key, limit, seen, data=data)
         self._followed.show(found)
         return found
 

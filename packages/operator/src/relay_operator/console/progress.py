@@ -33,6 +33,9 @@ _SAMPLE = 200
 # Events that the relay has passed are remembered this long, so that one that comes again is not counted again.
 _REMEMBERED = 100_000
 
+# Maximum number of events in memory that expired: the outbox does not have them any more.
+_EXPIRED = 10_000
+
 # After a longer pause in reading, events since then count towards no rate and no latency.
 _PAUSE_S = 5
 
@@ -98,6 +101,7 @@ class Progress:
         self._passed: list[Waiting] = []
         # Events that were counted as set aside: an operator may release or discard them.
         self._aside: OrderedDict[EventName, Waiting] = OrderedDict()
+        self._expired: OrderedDict[EventName, Committed] = OrderedDict()
         self._removals = 0
         self._remembered: OrderedDict[int, None] = OrderedDict()
         self._positions: dict[str, Position] = {}
@@ -169,6 +173,10 @@ class Progress:
         self._deliver(found)
         self._followed.compare(found)
         return True
+
+    def expired(self, partition_key: str) -> Mapping[str, Committed]:
+        """Return the events of a key that expired before the relay was seen to pass them, by id."""
+        return {event.id: event for event in self._expired.values() if event.partition_key == partition_key}
 
     def limits(self) -> Iterator[Problem]:
         """Yield a problem for each bound of the memory that leaves events out."""
@@ -283,7 +291,7 @@ class Progress:
                 self._remove(event, removal, accepted=at is not None)
             elif at is None and event.expires_at is not None and event.expires_at <= event.passed_at:
                 # The change feed has no expired document: the relay may have passed it unread.
-                self.latest.change(event.name, stage=Stage.EXPIRED)
+                self._expire(event)
             else:
                 self._publish(event, at)
         self._passed.clear()
@@ -316,6 +324,13 @@ class Progress:
             if event.started_at is not None:
                 self._latencies.add(max(0.0, published_at - event.started_at), published_at)
         self.latest.change(event.name, stage=Stage.PUBLISHED, published_at=published_at)
+
+    def _expire(self, event: Waiting) -> None:
+        self.latest.change(event.name, stage=Stage.EXPIRED)
+        known = self.latest.get(event.name)
+        self._expired[event.name] = event.committed() if known is None or known.event is None else known.event
+        if len(self._expired) > _EXPIRED:
+            self._expired.popitem(last=False)
 
     def _set_aside(self, event: Waiting) -> None:
         record = self._quarantine.record(event)

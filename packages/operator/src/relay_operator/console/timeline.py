@@ -36,6 +36,19 @@ _DOCUMENTS = 20
 _SKEW_S = 60
 
 
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What was seen of the events of a key while they passed, by id.
+
+    Attributes:
+        published_at: When the relay was seen to pass an event.
+        expired: Events whose time to live ended before that: the outbox does not have them any more.
+    """
+
+    published_at: Mapping[str, float] = field(default_factory=dict)
+    expired: Mapping[str, Committed] = field(default_factory=dict)
+
+
 @dataclass(slots=True)
 class KeyData:
     """The data read of a key.
@@ -46,7 +59,7 @@ class KeyData:
         records: Its quarantine records, read after the positions.
         removed: The records that operators have released or discarded, read after the records.
         judged: True if these are all of them: without them, nothing is said to be published.
-        published_at: When the relay was seen to pass an event, by id.
+        seen: What was seen while its events passed.
         data: The beginning of the data of events, by id.
         partition: The name of its position, if it has no event.
     """
@@ -59,21 +72,16 @@ class KeyData:
     removed: Sequence[Removed] = ()
     judged: bool = True
     deliveries: Sequence[Delivery] = ()
-    published_at: Mapping[str, float] = field(default_factory=dict)
+    seen: Seen = field(default_factory=Seen)
     data: Mapping[str, str] = field(default_factory=dict)
     parked_since: str | None = None
     partition: str | None = None
     problems: Sequence[Problem] = ()
 
 
-async def read_timeline(
-    sources: Sources, partition_key: str, limit: int, published_at: Mapping[str, float], *, data: bool
-) -> Timeline:
-    """Read the last events of a key, at most `limit`, from 1; a part that cannot be read is among its problems.
-
-    `published_at` says when the relay was seen to pass an event, by id.
-    """
-    parts, known = Parts(), KeyData(partition_key, judged=False, published_at=published_at)
+async def read_timeline(sources: Sources, partition_key: str, limit: int, seen: Seen, *, data: bool) -> Timeline:
+    """Read the last events of a key, at most `limit`, from 1; a part that cannot be read is among its problems."""
+    parts, known = Parts(), KeyData(partition_key, judged=False, seen=seen)
     # The events before the positions, and these before the quarantine: a record is stored before the position
     # passes its event.
     async with parts.reading("outbox"):
@@ -92,7 +100,7 @@ async def read_timeline(
     async with parts.reading("topic"):
         aside = [each.document_id for each in known.records] + [each.document_id for each in known.removed]
         set_aside = list(dict.fromkeys(each for each in aside if each))
-        known.deliveries = await sources.topic.deliveries(partition_key, [*ids, *set_aside])
+        known.deliveries = await sources.topic.deliveries(partition_key, [*ids, *set_aside, *seen.expired])
     if data:
         async with parts.reading("data"):
             known.data = await _data(sources.outbox, partition_key, ids)
@@ -127,21 +135,21 @@ async def _records(items: Items, known: KeyData) -> list[RecordSummary]:
 def timeline(known: KeyData, limit: int) -> Timeline:
     """Return the last events of a key, at most `limit`, the oldest first.
 
-    An event that is gone from the outbox is placed by its quarantine record; where the
-    record does not say so, and for a message, before the first event that was committed later.
+    An event that is gone from the outbox is placed where it was seen there, or by its quarantine record; where
+    neither says so, and for a message, before the first event that was committed later.
     """
     deliveries: dict[str, list[Delivery]] = {}
     for delivery in known.deliveries:
         deliveries.setdefault(delivery.message_id, []).append(delivery)
-    records, removed = _by_event(known), _removals(known)
+    records, removed, expired = _by_event(known), _removals(known), known.seen.expired
     events = [
         _tracked(known, each.id, each, records.get(each.id), deliveries.get(each.id, ()), removed.get(each.id))
         for each in known.committed
     ]
     there, more = {each.id for each in known.committed}, known.more
     gone = [
-        _tracked(known, each, None, records.get(each), deliveries.get(each, ()), removed.get(each))
-        for each in {**records, **removed, **deliveries}
+        _tracked(known, each, expired.get(each), records.get(each), deliveries.get(each, ()), removed.get(each))
+        for each in {**expired, **records, **removed, **deliveries}
         if each not in there
     ]
     for each in sorted(gone, key=lambda each: _about(each) or 0.0):
@@ -200,11 +208,13 @@ def _tracked(
         stage = quarantined.stage
     elif removed is not None and not deliveries:
         stage = removed.stage
+    elif identifier in known.seen.expired and not deliveries:
+        stage = Stage.EXPIRED
     else:
         stage = Stage.PUBLISHED if deliveries or _has_passed(known, event) else Stage.COMMITTED
     published_at = accepted_at(deliveries)
     if published_at is None and stage is Stage.PUBLISHED:
-        published_at = known.published_at.get(identifier)
+        published_at = known.seen.published_at.get(identifier)
     arrived, data = tuple(deliveries), known.data.get(identifier)
     return Tracked(identifier, stage, event, published_at, quarantined, arrived, removed, data=data)
 
@@ -218,6 +228,8 @@ def _has_passed(known: KeyData, event: Committed | None) -> bool:
 
 def _about(gone: Tracked) -> float | None:
     """Estimate when an event that the outbox does not have was committed: when it was set aside or accepted."""
+    if gone.event is not None:
+        return gone.event.committed_at
     if gone.quarantined is None:
         return gone.published_at if gone.removed is None else written_moment(gone.removed.at)
     return datetime.fromisoformat(gone.quarantined.quarantined_at).timestamp()
@@ -226,6 +238,8 @@ def _about(gone: Tracked) -> float | None:
 def _index(events: Sequence[Tracked], gone: Tracked, record: RecordSummary | None) -> int:
     """Return the event's place: behind everything that was committed before it."""
     at, place = _about(gone), None if record is None else record.committed
+    if gone.event is not None:
+        place = gone.event.place
     for index, each in enumerate(events):
         if each.event is None:
             continue
