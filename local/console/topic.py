@@ -25,7 +25,10 @@ _REMEMBERED = 10_000
 
 _ARRIVALS = {"waiting": Arrival.WAITING, "completed": Arrival.DELIVERED, "dead-lettered": Arrival.DEAD_LETTERED}
 
-Messages = OrderedDict[tuple[str, str], Delivery]
+Name = tuple[str, str]
+Messages = OrderedDict[Name, Delivery]
+# When a subscription took each message of a name, in milliseconds.
+Times = OrderedDict[Name, frozenset[int]]
 
 
 class EmulatorTopic:
@@ -43,6 +46,7 @@ class EmulatorTopic:
         self._http: aiohttp.ClientSession | None = None
         self._changes: dict[str, int] = {}
         self._messages: dict[str, Messages] = {}
+        self._times: dict[str, Times] = {}
         self._read_at = float("-inf")
         self._turn = asyncio.Lock()
 
@@ -102,22 +106,25 @@ class EmulatorTopic:
             self._read_at = time.monotonic()
 
     async def _read(self, subscription: str, messages: Messages) -> None:
-        after = self._changes.get(subscription, 0)
+        after, times = self._changes.get(subscription, 0), self._times.setdefault(subscription, OrderedDict())
         outlet = "" if self._is_queue else f"/Subscriptions/{subscription}"
         path = f"/admin/entities/{quote(self.entity)}{outlet}/messages"
         answer = await self._get(f"{path}?after={after}")
         if answer["change"] < after:  # another broker
             messages.clear()
+            times.clear()
             answer = await self._get(path)
         self._changes[subscription] = answer["change"]
         for story in answer["messages"]:
             name = (story["session_id"] or "", story["message_id"] or "")
-            delivery = _delivery(subscription, story)
+            times[name] = times.pop(name, frozenset()) | {story["accepted_ms"]}
+            delivery = _delivery(subscription, story, again=len(times[name]) > 1)
             messages.pop(name, None)
             if delivery is not None:
                 messages[name] = delivery
-        while len(messages) > _REMEMBERED:
-            messages.popitem(last=False)
+        for each in (messages, times):
+            while len(each) > _REMEMBERED:
+                each.popitem(last=False)
 
     async def _get(self, path: str) -> Any:
         if self._http is None:
@@ -132,7 +139,7 @@ class EmulatorTopic:
             ) from error
 
 
-def _delivery(subscription: str, story: Mapping[str, Any]) -> Delivery | None:
+def _delivery(subscription: str, story: Mapping[str, Any], *, again: bool) -> Delivery | None:
     """Return a message as the emulator reports it, or None if it has expired."""
     arrival = _ARRIVALS.get(story["fate"])
     if arrival is None:
@@ -146,4 +153,5 @@ def _delivery(subscription: str, story: Mapping[str, Any]) -> Delivery | None:
         at=None if ended_ms is None else ended_ms / 1000,
         deliveries=story["deliveries"],
         reason=optional(story["reason"], REASON),
+        again=again,
     )

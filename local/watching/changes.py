@@ -10,6 +10,7 @@ from typing import Any
 
 from outbox_emulators.shell import as_json, printable
 from relay_operator.console.commit_times import NO_START, started_at, took_s, written_moment
+from relay_operator.console.model import earliest
 
 # Maximum number of events remembered. The stream has only the latest ones.
 _REMEMBERED = 10_000
@@ -127,6 +128,7 @@ def _all(tracked: Mapping[str, Any]) -> Iterator[Change]:
     event: Mapping[str, Any] = tracked["event"] or {}
     record: Mapping[str, Any] = tracked["quarantined"] or {}
     removed: Mapping[str, Any] = tracked["removed"] or {}
+    by_operator = bool(removed) or any(each["again"] for each in tracked["deliveries"])
     committed_at: float | None = event.get("committed_at")
     created_at: str | None = event.get("created_at")
 
@@ -138,8 +140,8 @@ def _all(tracked: Mapping[str, Any]) -> Iterator[Change]:
             event.get("sequence"),
             what,
             at,
-            # An operator's time is none of the relay's.
-            None if removed else took_s(committed_at, created_at, at),
+            # The time of an operator is none of the relay's.
+            None if by_operator else took_s(committed_at, created_at, at),
             subscription,
             reason,
         )
@@ -150,7 +152,7 @@ def _all(tracked: Mapping[str, Any]) -> Iterator[Change]:
     accepted = [each["accepted_at"] for each in tracked["deliveries"] if each["accepted_at"] is not None]
     if tracked["stage"] == "published" or accepted:
         # The topic may have it before the relay has stored that it is done.
-        found = change("accepted", min(accepted, default=tracked["published_at"]))
+        found = change("accepted", earliest(*accepted, tracked["published_at"]))
         yield found if found.after_s is not None else replace(found, not_measured=_why_not_measured(tracked))
     elif tracked["stage"] == "discarded":
         yield change("discarded", written_moment(removed.get("at")), reason=removed.get("why") or None)

@@ -11,11 +11,15 @@ from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
 from proton import char
 
+from local.console.topic import EmulatorTopic
+from outbox_emulators.servicebus.entities import Entities
+from outbox_emulators.servicebus.entity_types import DAY_MS
 from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.config.settings import Settings
 from relay.core.errors import ServiceError
 from relay_operator.console.model import Arrival
 from relay_operator.console.servicebus import PEEKED, ServiceBusTopic
+from tests.support.broker import TurnableClock
 from tests.support.dead_letters import Topic, event
 
 TOPIC, SUBSCRIPTION = "domain-events", "all"
@@ -135,6 +139,33 @@ async def test_no_more_dead_letters_are_peeked_than_the_bound(
     (group,) = await topic.dead_letters(SUBSCRIPTION)
 
     assert (group.count, len(group.examples), group.examples[0].message_id) == (PEEKED, 10, "0")
+
+
+async def test_a_message_is_one_that_came_again_whichever_of_them_changes_last(entities: Entities) -> None:
+    clock = TurnableClock()
+    async with ServiceBusServer(entities, clock=clock) as server:
+        dead, of_azure = Topic(server), ServiceBusTopic(settings_of(server), {})
+        topic = EmulatorTopic(server.admin_endpoint, of_azure, TOPIC, is_queue=False)
+
+        async def came_again() -> dict[str, bool]:
+            await topic.waiting(SUBSCRIPTION, 0)  # reads what has changed since
+            found = await topic.deliveries("k", ["k-1", "k-2", "k-3"])
+            return {each.message_id: each.again for each in found if each.subscription == SUBSCRIPTION}
+
+        try:
+            dead.publish(event("k", 1), event("k", 2), event("k", 3))
+            dead.dead_letter(SUBSCRIPTION, "k")
+            first = await came_again()
+            clock.ahead_ms = DAY_MS  # beyond the window of duplicate detection
+            dead.publish(event("k", 1), event("k", 2))
+            second = await came_again()
+            dead.complete(SUBSCRIPTION, "k")
+            third = await came_again()
+        finally:
+            await topic.close()
+
+    assert first == {"k-1": False, "k-2": False, "k-3": False}
+    assert second == third == {"k-1": True, "k-2": True, "k-3": False}
 
 
 async def test_without_the_right_to_manage_the_counts_are_missing_and_say_why(

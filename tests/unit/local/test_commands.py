@@ -115,6 +115,7 @@ def delivery(arrival: str = "waiting", at: float | None = None, **more: Any) -> 
         "accepted_at": accepted_at,
         "at": at,
         "reason": None,
+        "again": False,
         **more,
     }
 

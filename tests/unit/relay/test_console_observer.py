@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from local.watching.changes import Changes
 from relay.core.errors import StoreError
 from relay.core.holds import parked_marker_item
 from relay_operator.console.model import Arrival, Delivery, Problem, Stage, Subscription
 from relay_operator.console.status import headline
+from relay_operator.console.stream import encoded
 from relay_operator.console.timeline import steps
 from tests.support.console_deployment import NOW, Deployment, size_of
 from tests.support.waiting import look_again
@@ -346,6 +349,33 @@ async def test_accepted_times_of_the_topic_are_preferred(relayed: Deployment) ->
     (latest,) = snapshot.recent
     assert (latest.published_at, latest.deliveries) == (NOW + 0.375, (delivery,))
     assert snapshot.flow.latency_p50_ms == 125.0
+
+
+@pytest.mark.parametrize(
+    ("again", "took_s", "why"), [(True, None, "it was published again"), (False, 0.125, None)]
+)
+async def test_the_time_that_an_event_took_is_not_that_until_an_operator_published_it_again(
+    relayed: Deployment, again: bool, took_s: float | None, why: str | None
+) -> None:
+    await relayed.observer.look()
+    relayed.outbox.commit("a", committed_at=NOW + 0.25)
+    relayed.outbox.pass_all()
+    first = Delivery("a", "all", Arrival.DEAD_LETTERED, accepted_at=NOW + 0.375)
+    relayed.topic.arrivals = {"k": [first]}
+    assert [each.took_s for each in (await relayed.observer.look()).recent] == [0.125]
+    relayed.now += 600
+    relayed.topic.arrivals = {"k": [replace(first, arrival=Arrival.WAITING, accepted_at=NOW + 600, again=again)]}
+
+    [latest] = (await relayed.observer.look()).recent
+    [in_timeline] = (await relayed.observer.timeline("k", 10, data=False)).events
+
+    assert (latest.published_at, latest.took_s, latest.not_measured) == (NOW + 0.375, took_s, why)
+    assert (in_timeline.published_at, in_timeline.took_s, in_timeline.not_measured) == (NOW + 0.375, took_s, why)
+    [accepted] = [each for each in steps(in_timeline) if each.kind == "accepted"]
+    assert (accepted.after_s, accepted.why) == (took_s, None if why is None else f"not measured: {why}")
+    changes = list(Changes().of(json.loads(encoded(latest))))
+    assert [(each.after_s, each.not_measured) for each in changes if each.what == "accepted"] == [(took_s, why)]
+    assert [each.after_s for each in changes if each.what == "at"] == [None if again else 599.75]
 
 
 async def test_the_latest_fifty_are_shown_the_newest_first(relayed: Deployment) -> None:

@@ -323,6 +323,8 @@ class Delivery:
         at: When it was completed or dead-lettered.
         deliveries: Number of times it was handed to a receiver.
         reason: Why it was dead-lettered.
+        again: Whether the topic accepted another message of this id too, as far as is known: an operator has
+            resubmitted or replayed the event.
     """
 
     message_id: str
@@ -332,6 +334,7 @@ class Delivery:
     at: float | None = None
     deliveries: int | None = None
     reason: str | None = None
+    again: bool = False
 
 
 def accepted_at(deliveries: Iterable[Delivery]) -> float | None:
@@ -339,7 +342,12 @@ def accepted_at(deliveries: Iterable[Delivery]) -> float | None:
 
     It is None if no subscription has it.
     """
-    return min((each.accepted_at for each in deliveries if each.accepted_at is not None), default=None)
+    return earliest(*(each.accepted_at for each in deliveries))
+
+
+def earliest(*times: float | None) -> float | None:
+    """Return the earliest of the times that are known; None if none is."""
+    return min((each for each in times if each is not None), default=None)
 
 
 class EventState(StrEnum):
@@ -399,9 +407,13 @@ class Tracked:
     @property
     def took_s(self) -> float | None:
         """Seconds from the commit to the topic; None if that was not measured, or an operator came between."""
-        if self.event is None or self.removed is not None:
+        if self.event is None or self.removed is not None or self._was_published_again:
             return None
         return took_s(self.event.committed_at, self.event.created_at, self.published_at)
+
+    @property
+    def _was_published_again(self) -> bool:
+        return any(each.again for each in self.deliveries)
 
     @property
     def not_measured(self) -> str | None:
@@ -410,6 +422,8 @@ class Tracked:
             return None
         if self.removed is not None:
             return "an operator released it"
+        if self._was_published_again:
+            return "it was published again"
         if self.event is None:
             return "the outbox does not have the event any more"
         if self.published_at is None:

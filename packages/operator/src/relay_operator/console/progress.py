@@ -12,7 +12,16 @@ from relay.core.events import EventName
 from relay_operator.console.backlog import Backlog, Quarantined, Waiting
 from relay_operator.console.commit_times import estimated_at
 from relay_operator.console.freshness import Freshness, Part
-from relay_operator.console.model import Delivery, Partition, Problem, Removal, Stage, Tracked, accepted_at
+from relay_operator.console.model import (
+    Delivery,
+    Partition,
+    Problem,
+    Removal,
+    Stage,
+    Tracked,
+    accepted_at,
+    earliest,
+)
 from relay_operator.console.open_timelines import OpenTimelines
 from relay_operator.console.owners import Owners
 from relay_operator.console.ports import Parts, Sources
@@ -348,7 +357,8 @@ class Progress:
                 if at is not None and tracked.stage in (Stage.DISCARDED, Stage.EXPIRED):
                     self.latest.change(name, stage=Stage.PUBLISHED)
                     self._published += 1
-                published_at = tracked.published_at if at is None else at
+                # A message that comes again is accepted later.
+                published_at = earliest(tracked.published_at, at)
                 self.latest.change(name, deliveries=tuple(deliveries), published_at=published_at)
 
     async def _deliveries(self, names: Sequence[EventName]) -> Mapping[EventName, Sequence[Delivery]] | None:

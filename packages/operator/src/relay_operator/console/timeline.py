@@ -20,6 +20,7 @@ from relay_operator.console.model import (
     Timeline,
     Tracked,
     accepted_at,
+    earliest,
 )
 from relay_operator.console.ports import Parts, Sources
 from relay_operator.outcomes import OUTCOME_TYPE, Removed
@@ -213,8 +214,8 @@ def _tracked(
     else:
         stage = Stage.PUBLISHED if deliveries or _has_passed(known, event) else Stage.COMMITTED
     published_at = accepted_at(deliveries)
-    if published_at is None and stage is Stage.PUBLISHED:
-        published_at = known.seen.published_at.get(identifier)
+    if stage is Stage.PUBLISHED:
+        published_at = earliest(published_at, known.seen.published_at.get(identifier))
     arrived, data = tuple(deliveries), known.data.get(identifier)
     return Tracked(identifier, stage, event, published_at, quarantined, arrived, removed, data=data)
 
