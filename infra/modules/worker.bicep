@@ -9,7 +9,7 @@ param tags object
 param identityId string
 param identityClientId string
 
-@description('The image, such as myregistry.azurecr.io/outbox-relay:1.0.0. Build it from Dockerfile.')
+@description('The image, built from Dockerfile, with its digest.')
 param image string
 
 @description('Host name of the registry that the identity pulls from; empty for a public image.')

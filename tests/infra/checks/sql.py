@@ -152,9 +152,12 @@ def a_public_image_needs_no_registry(project: Project) -> None:
 
 
 @check
-def productions_image_has_a_digest(project: Project) -> None:
-    image = project.parameters("sql.production.bicepparam")["image"]
-    assert re.fullmatch(r"[\w./-]+@sha256:[0-9a-f]{64}", image)
+def an_image_is_named_with_its_digest(project: Project) -> None:
+    for kind in ("trial", "production"):
+        image = project.parameters(f"sql.{kind}.bicepparam")["image"]
+        assert re.fullmatch(r"[\w./-]+@sha256:[0-9a-f]{64}", image), kind
+    for file, text in project.files.items():
+        assert not re.search(r"\.azurecr\.io/[\w./-]+:", text), file
 
 
 @check_each_sql
