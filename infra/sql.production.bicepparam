@@ -1,4 +1,6 @@
-// Production: private networking, zone redundancy, and a shard for each of up to four replicas.
+// Production: private networking, zone redundancy, and a shard for each of up to four replicas. Idle, some 677 dollars a month
+// for Service Bus Premium (docs/capacity.md, An idle month). The server with its standby, two replicas of the worker and the
+// private endpoints cost money while idle, too: that page has no table for them.
 using './sql.bicep'
 
 param environmentName = 'production'

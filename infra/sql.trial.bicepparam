@@ -1,5 +1,6 @@
-// A trial with PostgreSQL, reachable from the addresses below, and from within Azure, with an assigned role. The server, two
-// replicas of the worker and the namespace cost money while idle, too: docs/capacity.md has no table for them.
+// A trial with PostgreSQL, reachable from the addresses below, and from within Azure, with an assigned role. Idle, some 10
+// dollars a month for Service Bus (docs/capacity.md, An idle month). The server and two replicas of the worker cost money while
+// idle, too: that page has no table for them.
 using './sql.bicep'
 
 param environmentName = 'trial'

@@ -416,13 +416,18 @@ def azd_deploys_a_trial_by_default_and_reads_its_environment(project: Project) -
 @check
 def the_parameter_files_name_the_costs_of_an_idle_month(project: Project) -> None:
     page = (project.root / "docs/capacity.md").read_text(encoding="utf-8")
-    [row] = re.findall(
-        r"^### An idle month$.*?^\| in all \| ([\d.,]+) \| ([\d.,]+) \|$", page, re.DOTALL | re.MULTILINE
-    )
-    for kind, cost in zip(("trial", "production"), row, strict=True):
-        text = (project.infra / f"main.{kind}.bicepparam").read_text(encoding="utf-8")
-        [said] = re.findall(r"Idle, some (\d+) dollars a month", text)
-        assert float(said) == pytest.approx(float(cost.replace(",", "")), rel=0.02), kind
+    # The page has no price of a server and of a worker.
+    for template, what in (("main", "in all"), ("sql", "Service Bus")):
+        [row] = re.findall(
+            rf"^### An idle month$.*?^\| {what} \| ([\d.,]+) \| ([\d.,]+) \|$", page, re.DOTALL | re.MULTILINE
+        )
+        for kind, cost in zip(("trial", "production"), row, strict=True):
+            text = (project.infra / f"{template}.{kind}.bicepparam").read_text(encoding="utf-8")
+            [said] = re.findall(r"Idle, some (\d+)(?:\n// | )dollars a month", text)
+            assert float(said) == pytest.approx(float(cost.replace(",", "")), rel=0.02), (template, kind)
+    for kind in ("trial", "production"):
+        before, _, _ = (project.infra / f"sql.{kind}.bicepparam").read_text(encoding="utf-8").partition("using")
+        assert re.search(r"The server .*two replicas of the worker .*cost money", before, re.DOTALL), kind
     # The column of production was computed with these.
     production = (project.infra / "main.production.bicepparam").read_text(encoding="utf-8")
     for name, value in (("cosmosMaxThroughput", 10_000), ("alwaysReadyInstances", 2)):
