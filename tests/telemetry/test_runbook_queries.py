@@ -12,7 +12,7 @@ import pytest
 from relay.core.times import parse_duration
 from relay_operator.cli.arguments import parse_env_file
 from tests.infra.workspace import Row, Rows, Workspace
-from tests.support.pages import ROOT, SHELL, blocks
+from tests.support.pages import PAGES, ROOT, SHELL, blocks
 from tests.support.watchdog import WATCHDOG_S
 from tests.telemetry.tables import ago
 from tests.unit.test_documented_names import page
@@ -92,6 +92,10 @@ def test_the_settings_of_a_deployment_become_an_env_file(shell: Shell) -> None:
     written = (shell.folder / "relay.env").read_text()
     assert parse_env_file(written, "relay.env") == SETTINGS
     assert written.splitlines()[: len(PLAIN)] == [f"{name}={value}" for name, value in PLAIN.items()]
+
+
+def test_only_the_runbook_says_how_the_settings_become_an_env_file() -> None:
+    assert [page for page in PAGES if "to_entries" in page.read_text(encoding="utf-8")] == [RUNBOOK]
 
 
 def host_log(message: str, why: str = "", level: str = "Warning") -> Row:
