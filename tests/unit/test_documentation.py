@@ -28,6 +28,10 @@ README_WORDS = 650
 # Of all pages, without code.
 WORDS = 60_000
 
+FIRST_SENTENCE = re.compile(r"# .+\n\n(After reading this page you (can|know)[ ,]|In five minutes[ ,])")
+NO_FIRST_SENTENCE = {"CHANGELOG.md", "README.md", "SECURITY.md"}
+DECISION = re.compile(r"docs/decisions/0[^/]+\.md")
+
 # What a block of commands begins with, whatever its fence says.
 _COMMAND = re.compile(
     r"^(pip|pipx|python3?|\.venv/bin/\w+|make|curl|git|az|azd|func|docker|source|export) ", re.MULTILINE
@@ -160,6 +164,22 @@ def test_all_pages_together_can_be_read() -> None:
 
     # The bars of tables are none.
     assert sum(re.search(r"\w", word) is not None for word in words) <= WORDS
+
+
+def without_first_sentence(pages: dict[str, str]) -> list[str]:
+    """The paths of the pages that do not begin with what the reader can do after them."""
+    return [
+        path
+        for path, text in pages.items()
+        if not FIRST_SENTENCE.match(text) and path not in NO_FIRST_SENTENCE and not DECISION.fullmatch(path)
+    ]
+
+
+def test_every_page_begins_with_what_the_reader_can_do_after_it() -> None:
+    pages = {str(page.relative_to(ROOT)): page.read_text(encoding="utf-8") for page in PAGES}
+
+    assert without_first_sentence(pages) == []
+    assert without_first_sentence({"docs/new.md": "# New\n\n## First\n\nAfter reading this page you can\n"})
 
 
 def without_place_in_the_order(pages: dict[str, str]) -> list[str]:
