@@ -158,6 +158,10 @@ def test_the_tests_that_are_not_slow_need_no_large_tool() -> None:
     assert not closure("test") & tools
 
 
+def test_the_documentation_is_built_without_the_tools_of_the_tests() -> None:
+    assert not included("docs", GROUPS) & {"pytest", "test", "test-all", "browser", "lint", "mutants"}
+
+
 def test_all_tests_and_mypy_have_every_package_that_a_test_imports() -> None:
     assert included("test-all", GROUPS) >= {"test", "browser", "docs", "lint", "mutants"}
     assert included("types", GROUPS) >= {"test-all"}
