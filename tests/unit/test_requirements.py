@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -16,7 +17,7 @@ from packaging.utils import canonicalize_name
 
 from docs.site.public_names import MODULES
 from local.make_venv import BESIDE_LOCAL, included, read_groups, requirements
-from tests.support.pages import ROOT
+from tests.support.pages import ROOT, blocks
 
 pytestmark = pytest.mark.slow
 
@@ -140,6 +141,23 @@ def test_a_group_has_every_package_that_its_commands_import(name: str) -> None:
 
     assert ("pytest" in absent) is (name != "test")
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs/tutorials").glob("*.md")), ids=lambda page: page.stem)
+def test_a_tutorial_imports_only_what_its_make_installs(page: Path) -> None:
+    """The tests of the tutorials run them in an environment that has every package."""
+    installed = closure("sql" if "SOURCE=sql" in page.read_text(encoding="utf-8") else "local")
+    code = "".join(block.text for block in blocks(page) if block.language == "python")
+    imported = set(re.findall(r"^(?:import|from) (\w+)", code, re.MULTILINE))
+    owners = packages_distributions()
+
+    absent = {
+        module
+        for module in imported - sys.stdlib_module_names - set(_LIBRARIES)
+        if not installed & {canonicalize_name(owner) for owner in owners.get(module, ())}
+    }
+
+    assert absent == set()
 
 
 def test_the_stack_needs_few_megabytes() -> None:
