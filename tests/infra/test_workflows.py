@@ -201,6 +201,12 @@ def test_everything_runs_on_the_oldest_python_and_on_azures_and_the_unit_tests_o
     assert skipped == set(full["strategy"]["matrix"]["python"])
 
 
+def test_the_examples_of_the_emulators_page_run_every_week_on_their_wheel() -> None:
+    weekly = commands(read(ROOT / ".github/workflows/weekly.yml"))
+
+    assert "make emulators-check PYTHON=python" in weekly.splitlines()
+
+
 def test_suggested_commands_are_tried_in_every_shell_that_they_are_made_for() -> None:
     full = read(ROOT / ".github/workflows/ci.yml")["jobs"]["full"]
     environment = next(step["env"] for step in full["steps"] if step.get("run") == ".ci/run")
