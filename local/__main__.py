@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from changefeed import shell
 from local.stack.environment import past_proxies
+from relay import __version__
 
 
 def _lacking(error: ModuleNotFoundError) -> str:
@@ -58,7 +59,7 @@ def main(argv: Sequence[str]) -> int:
     """Run one subcommand; returns its exit code."""
     about = "The local stack, for development and tests only."
     try:
-        return command_line.main("python -m local", about, _COMMANDS, argv, exit_codes=_EXIT_CODES)
+        return command_line.main("python -m local", about, _COMMANDS, argv, __version__, _EXIT_CODES)
     except ModuleNotFoundError as error:
         # A later set of packages has it, such as that of an SQL source.
         print(_lacking(error), file=sys.stderr)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Mapping
 from urllib.parse import quote
@@ -43,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--type", help="type of the document (default: one that the relay takes)")
     parser.add_argument("--outbox", metavar="NAME", help="an outbox of relay.toml (default: the first)")
     parser.add_argument("--id", help="id of the event, with a single one (default: a random UUID)")
+    parser.add_argument("--json", action="store_true", help="print a JSON object a line")
     add_option(parser)
 
 
@@ -64,16 +66,32 @@ async def run(arguments: argparse.Namespace) -> int:
                 given = {"id": arguments.id} if arguments.id else {}
                 event = Event(arguments.key, arguments.action, fields, arguments.type, **given)
                 commit = await writer.commit(event)
-                print(commit.document.fields["id"], flush=True)
+                identifier = commit.document.fields["id"]
+                print(as_json(commit, outbox) if arguments.json else identifier, flush=True)
     except (NotCommittedError, InvalidDocument, Unplaceable) as error:
         said = f"relay.toml: {error}" if isinstance(error, Unplaceable) else error
         print(said, file=sys.stderr)
         return 1
+    if arguments.json:
+        return 0
     if why := outbox.why_ignored(commit.document):
         print(f"The relay does not publish it: {printable(why)}.", file=sys.stderr)
     of_several = outbox.taker(commit.document) if len(streams) > 1 else None
     print(_next(arguments, commit, settings, of_several), file=sys.stderr)
     return 0
+
+
+def as_json(commit: Commit, outbox: Outbox) -> str:
+    """Return the line of an event: `stream` is the first that takes it, `ignored` why none publishes it."""
+    stream = outbox.taker(commit.document)
+    return json.dumps(
+        {
+            "id": commit.document.fields["id"],
+            "number": commit.number,
+            "stream": None if stream is None else stream.stream,
+            "ignored": outbox.why_ignored(commit.document),
+        }
+    )
 
 
 def _next(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 
 import aiohttp
@@ -16,6 +17,7 @@ _REQUEST_TIMEOUT_S = 5.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `status`."""
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
     lock.add_option(parser)
 
 
@@ -27,6 +29,10 @@ async def run(arguments: argparse.Namespace) -> int:
         return 2
     missing = await _problem(stack)
     title, *addresses = stack.lines or ("The local stack is starting.",)
+    if arguments.json:
+        found = {"ready": missing is None, "missing": missing, "url": stack.ready_url, "process": stack.pid}
+        print(json.dumps({**found, "addresses": [line.strip() for line in addresses]}))
+        return 0 if missing is None else 1
     print(title if missing is None else f"The local stack is not ready: {missing}.")
     for line in (*addresses, f"  Stop it: {python()} -m local down{option(arguments.env_file)}"):
         print(line)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import sys
 import time
 
@@ -20,6 +21,7 @@ _APPEARS_WITHIN_S = 5.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `wait`."""
     parser.add_argument("--timeout", type=float, default=60.0, metavar="S", help="seconds to wait")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
     lock.add_option(parser)
 
 
@@ -34,11 +36,14 @@ async def run(arguments: argparse.Namespace) -> int:
             stack = lock.running(arguments.env_file)
             seen = seen or stack is not None
             if stack is not None and stack.ready_url and await _is_ready(http, stack.ready_url):
-                print(f"The local stack is ready: {stack.ready_url}")
+                said = json.dumps({"ready": True, "url": stack.ready_url})
+                print(said if arguments.json else f"The local stack is ready: {stack.ready_url}")
                 return 0
             if stack is None and (seen or time.monotonic() > appears_until):
                 break
             if time.monotonic() > until:
+                if arguments.json:
+                    print(json.dumps({"ready": False, "url": stack.ready_url if stack else None}))
                 print(
                     f"The local stack is not ready after {arguments.timeout:g} s; see its logs.", file=sys.stderr
                 )

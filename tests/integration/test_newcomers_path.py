@@ -97,6 +97,7 @@ async def test_an_event_of_your_own_is_followed_to_its_subscription(shell: Shell
         assert (await shell.local("status")).out == "".join(
             line for line in started.out.splitlines(keepends=True) if not line.startswith("  Logs:")
         )
+        await assert_a_program_can_read_the_state(shell, settings["LOCAL_STACK_READY"])
 
         sent = await shell.local("send", "contact-1", "ContactRenamed", "name=Jane", "age:=30")
         identifier = sent.out.strip()
@@ -113,7 +114,7 @@ async def test_an_event_of_your_own_is_followed_to_its_subscription(shell: Shell
         # By now all of it has happened.
         assert (await shell.local("watch", "--count", "1", "--timeout", "30")).err == "So far:\n"
 
-        more = (await shell.local("send", "contact-1", "ContactRenamed", "name=Joan", "--count", "2")).out.split()
+        more = await send_two_more(shell)
         lines = (await shell.local("watch", "--count", "3", "--timeout", "30")).out.splitlines()
         accepted = [line.split()[-1] for line in lines if " accepted" in line]
         assert accepted == [identifier, *more]
@@ -137,6 +138,25 @@ async def test_an_event_of_your_own_is_followed_to_its_subscription(shell: Shell
     assert stopped.out == "Stopped.\n"
     assert (await shell.local("down")).out == "No local stack runs.\n"
     assert f"Start one with `{python()} -m local up --detach" in (await shell.local("send", "k", "A", code=2)).err
+
+
+async def assert_a_program_can_read_the_state(shell: Shell, url: str) -> None:
+    waited, status = [json.loads((await shell.local(each, "--json")).out) for each in ("wait", "status")]
+
+    assert waited == {"ready": True, "url": url}
+    assert [status[name] for name in ("ready", "missing", "url")] == [True, None, url]
+    assert f"Console             {url.removesuffix('ready')}" in status["addresses"]
+
+
+async def send_two_more(shell: Shell) -> list[str]:
+    """Send two events as a program does; returns their ids."""
+    sent = await shell.local("send", "contact-1", "ContactRenamed", "name=Joan", "--count", "2", "--json")
+    lines = [json.loads(line) for line in sent.out.splitlines()]
+
+    taken = {"stream": "default", "ignored": None}
+    assert lines == [{"id": line["id"], "number": number, **taken} for number, line in enumerate(lines, start=2)]
+    assert (len(lines), sent.err) == (2, "")
+    return [line["id"] for line in lines]
 
 
 async def assert_a_key_is_found_behind_the_latest_events(shell: Shell, identifier: str) -> None:

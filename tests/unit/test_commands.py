@@ -18,6 +18,7 @@ import inbox.commands
 import inbox.version
 import local.__main__
 import outbox_emulators.__main__
+import relay
 import verification.bench.__main__
 from outbox_emulators import command_line
 from tests.support.watchdog import WATCHDOG_S
@@ -157,9 +158,10 @@ def test_a_missing_driver_is_named_with_the_distribution_that_has_it() -> None:
     [
         (inbox.commands.main, f"servicebus-inbox {inbox.version.__version__}"),
         (changefeed.cli.main, f"sql-changefeed {changefeed.version.__version__}"),
+        (local.__main__.main, f"python -m local {relay.__version__}"),
     ],
 )
-def test_a_library_prints_its_version(main: Main, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_program_prints_its_version(main: Main, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["--version"])
 
