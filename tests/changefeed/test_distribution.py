@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import shlex
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import psycopg
 import pytest
 
 import changefeed
-from tests.support.pages import blocks
+from tests.support.pages import SHELL, blocks
 from tests.support.watchdog import WATCHDOG_S
 
 pytestmark = pytest.mark.slow
@@ -23,28 +24,47 @@ _PACKAGE = Path(changefeed.__file__).parent
 _README = _PACKAGE / "README.md"
 
 
-def test_the_wheel_has_every_module_and_migration(tmp_path: Path) -> None:
-    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The unpacked wheel."""
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
     subprocess.run(build, cwd=_PACKAGE, check=True, capture_output=True, timeout=WATCHDOG_S)
-    (wheel,) = tmp_path.glob("sql_changefeed-*.whl")
+    (wheel,) = folder.glob("sql_changefeed-*.whl")
     with zipfile.ZipFile(wheel) as content:
-        shipped = {name for name in content.namelist() if name.startswith("changefeed/")}
-        content.extractall(tmp_path / "installed")
+        content.extractall(folder / "installed")
+    return folder / "installed"
 
-    expected = [path for pattern in ("*.py", "*.sql", "py.typed") for path in _PACKAGE.rglob(pattern)]
-    assert shipped == {f"changefeed/{path.relative_to(_PACKAGE).as_posix()}" for path in expected}
-    # Elsewhere, and without the repository on the path.
-    show = "from changefeed.install import migrations; print(len(migrations('postgresql')))"
-    alone = subprocess.run(
-        [sys.executable, "-c", show],
-        cwd=tmp_path / "installed",
-        env={"PYTHONPATH": str(tmp_path / "installed")},
-        check=True,
+
+# What every program below begins with: it can import the wheel, but nothing of this repository.
+_ALONE = "import sys\nsys.path.insert(0, sys.argv.pop(1))\n"
+_COMMAND = f"{_ALONE}import runpy\nrunpy.run_module('changefeed', run_name='__main__', alter_sys=True)"
+
+
+def alone(installed: Path, program: str, given: str = "", **environment: str) -> str:
+    """Run a program that can import the wheel, but nothing of this repository; returns its output."""
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", program, str(installed)],
+        input=given,
+        cwd=installed,
+        env={"PATH": os.environ["PATH"], **environment},
         capture_output=True,
         text=True,
         timeout=WATCHDOG_S,
+        check=False,
     )
-    assert int(alone.stdout) == len(list((_PACKAGE / "postgresql" / "migrations").glob("*.sql")))
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_wheel_has_every_module_and_migration(installed: Path) -> None:
+    shipped = {path for path in installed.glob("changefeed/**/*") if path.is_file()}
+
+    expected = [path for pattern in ("*.py", "*.sql", "py.typed") for path in _PACKAGE.rglob(pattern)]
+    assert shipped == {installed / "changefeed" / path.relative_to(_PACKAGE) for path in expected}
+    show = "from changefeed.install import migrations; print(len(migrations('postgresql')))"
+    migrations = (_PACKAGE / "postgresql" / "migrations").glob("*.sql")
+    assert int(alone(installed, _ALONE + show)) == len(list(migrations))
 
 
 # The examples of changefeed's README, run in their order in one database
@@ -53,38 +73,56 @@ def test_the_wheel_has_every_module_and_migration(tmp_path: Path) -> None:
 _WORDS = 900
 
 
-def test_the_examples_run_in_the_order_of_the_page(
-    postgres_database: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("CHANGEFEED_URL", postgres_database)
-    names: dict[str, Any] = {}
-    printed: list[Any] = []
-    with psycopg.connect(postgres_database, autocommit=True) as owner:
-        for block in blocks(_README):
-            if block.language == "sql":
-                cursor = owner.execute(block.text)
-                printed += cursor.fetchall() if cursor.description else []
-            elif block.language == "python":
-                exec(block.text, names)
-            elif "test_the_examples_run" in block.comment:
-                printed += [_run(line) for line in block.text.splitlines()]
-    names["session"].close()
+# Runs the page's blocks in one database: SQL as its owner, Python with one set of names, each command on its own.
+_EXAMPLES = f"""{_ALONE}
+import contextlib, io, json, os, subprocess
+import psycopg
 
-    output = capsys.readouterr().out
-    assert [line.split("'version': ")[1][0] for line in output.splitlines() if "order-1" in line] == ["1", "2"]
-    assert output.splitlines()[-1] == "False"
-    assert [change.change_id for change in names["page"].changes] == [names["change_id"]]
-    assert (names["page"].cursor, "parcel-1", names["change_id"]) in printed
-    status = next(line for line in printed if isinstance(line, str) and "sweep group 0" in line)
+names, rows, commands = {{}}, [], []
+start = [sys.executable, "-I", "-c", {_COMMAND!r}, sys.path[0]]
+owner = psycopg.connect(os.environ["CHANGEFEED_URL"], autocommit=True)
+with contextlib.redirect_stdout(io.StringIO()) as said, owner:
+    for language, *texts in json.load(sys.stdin):
+        if language == "sql":
+            cursor = owner.execute(*texts)
+            rows += cursor.fetchall() if cursor.description else []
+        elif language == "python":
+            exec(*texts, names)
+        else:
+            commands.append(subprocess.run(start + texts, check=True, stdout=subprocess.PIPE, text=True).stdout)
+names["session"].close()
+page, used = names["page"], names["changefeed"].__file__
+found = dict(used=used, said=said.getvalue(), rows=rows, commands=commands)
+found["changes"] = [each.change_id for each in page.changes]
+found["last"] = [page.cursor, "parcel-1", names["change_id"]]
+print(json.dumps(found, default=str))
+"""
+
+
+def steps() -> Iterator[list[str]]:
+    """Yield what the page runs: a language and a text, or the arguments of a command."""
+    for block in blocks(_README):
+        if block.language in ("sql", "python"):
+            yield [block.language, block.text]
+        elif block.language == SHELL and "test_the_examples_run" in block.comment:
+            for line in block.text.splitlines():
+                program, option, module, *arguments = shlex.split(line)
+                assert (program, option, module) == ("python", "-m", "changefeed")
+                yield [SHELL, *arguments]
+
+
+def test_the_examples_run_in_the_order_of_the_page(installed: Path, postgres_database: str) -> None:
+    output = alone(installed, _EXAMPLES, json.dumps([*steps()]), CHANGEFEED_URL=postgres_database)
+
+    found = json.loads(output)
+    said = found["said"].splitlines()
+    assert found["used"] == str(installed / "changefeed" / "__init__.py")
+    assert [line.split("'version': ")[1][0] for line in said if "order-1" in line] == ["1", "2"]
+    assert said[-1] == "False"
+    assert found["changes"] == [found["last"][-1]]
+    assert found["last"] in found["rows"]
+    status = next(text for text in found["commands"] if "sweep group 0" in text)
     assert "shard 0: 0 in the outbox" in status
-
-
-def _run(line: str) -> str:
-    program, *arguments = shlex.split(line)
-    assert program == "python"
-    return subprocess.run(
-        [sys.executable, *arguments], check=True, capture_output=True, text=True, timeout=50
-    ).stdout
 
 
 def test_the_page_is_short() -> None:
