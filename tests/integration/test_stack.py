@@ -283,5 +283,6 @@ async def test_the_demo_delivers_every_event_when_its_host_is_killed(
     assert summary["console_matches"] is True, words
     assert ("refused as outdated (412)" if load else "transactions on 40 accounts") in words
     assert not re.search(r"\d (INFO|WARNING|ERROR) ", words)
+    assert "Traceback" not in words
     if shown is not None:
         assert await shown in (None, Shown(committed=DEMO_EVENTS, accepted=DEMO_EVENTS, delivered=DEMO_EVENTS))

@@ -144,6 +144,7 @@ def test_the_last_line_has_the_result_and_one_before_says_what_bounds_the_run(
 
     assert said[0].startswith("Writers 600 events/s, relay -, consumer 590.")
     assert said[1].endswith(bound)
+    assert "The emulators did 7 times " in said[2]
     counts = "1 missing, 0 duplicated, 0 out of order, 0 altered, 0 quarantined"
     assert said[-1] == f"2 of 3 events arrived: {counts}; balances_match: no."
 
