@@ -1,6 +1,6 @@
 """The services under test: the local emulators, started here, or those that the environment names.
 
-docs/local-stack.md explains how to run the tests against the official emulators or a subscription.
+tests/README.md explains how to run the tests against the official emulators or a subscription.
 """
 
 from __future__ import annotations
