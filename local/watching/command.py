@@ -7,7 +7,7 @@ import asyncio
 import json
 import shlex
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -195,7 +195,7 @@ class Watching:
         return f"After {seconds:g} s the relay is done with {events}{wanted}."
 
 
-async def _events(url: str) -> AsyncIterator[tuple[str, Any]]:
+async def _events(url: str) -> AsyncGenerator[tuple[str, Any], None]:
     """Yield the name and the data of each message of a stream of server-sent events.
 
     Raises EOFError at its end.
