@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from relay.backends.findings import Finding
 from relay.core.documents import SourceDocument, StoredDocument
-from relay.core.events import Event, Received, Rejected
+from relay.core.events import Event, EventName, Received, Rejected
 from relay.core.place import Place, PlaceInFeed
 from relay.quarantine.record import NO_PARTITION_KEY
 
@@ -210,14 +210,21 @@ class Reading(Protocol):
 class Outbox(Protocol):
     """The events, and how far the relay is. Nothing is connected until the first call.
 
-    Every method raises ServiceError if the outbox cannot be read.
+    Every method raises ServiceError if the outbox cannot be read; `news` and `of_key` raise RulesError if the
+    generations of its rules cannot be.
     """
 
     async def news(self, limit: int, /) -> Sequence[Committed]:
         """Return the events committed since the last call, at most about `limit`, each partition's in order.
 
         The first call begins at the configured start: at the beginning, or at the relay's positions. An event
-        may come twice.
+        may come twice. Where the rules have generations, those of its commit time count.
+        """
+
+    def given_elsewhere(self) -> Collection[EventName]:
+        """Return earlier news that are another stream's by the rules of their commit time, each once.
+
+        An event of an SQL feed has no commit time before it has its position.
         """
 
     async def positions(self) -> Sequence[Position]:

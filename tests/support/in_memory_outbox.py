@@ -13,7 +13,7 @@ from relay.backends.outbox import Committed, Found, Gone, NextPage, Position, Ra
 from relay.core import jsontext
 from relay.core.documents import SourceDocument, StoredDocument
 from relay.core.errors import ServiceError
-from relay.core.events import Event, Rejected
+from relay.core.events import Event, EventName, Rejected
 from relay.core.place import Place, PlaceInFeed
 from relay.routes.selection import BY_DEFAULT
 
@@ -30,6 +30,7 @@ class InMemoryOutbox:
         payloads: The data of events, by key and id.
         page: Maximum number of documents of a page of a range.
         hidden: Ids of documents that a range counts and does not bring.
+        elsewhere: News that have turned out to be another stream's since.
         deleted: Ids of events that were read, and whose time to live has ended since.
         fails: What every method raises, as long as it is set.
         closed: Whether it was closed.
@@ -43,6 +44,7 @@ class InMemoryOutbox:
     payloads: dict[tuple[str, str], str] = field(default_factory=dict)
     page: int = 100
     hidden: set[str] = field(default_factory=set)
+    elsewhere: list[EventName] = field(default_factory=list)
     deleted: set[str] = field(default_factory=set)
     fails: str | None = None
     closed: bool = False
@@ -116,6 +118,10 @@ class InMemoryOutbox:
         self.answer()
         found = self.committed[self._read : self._read + limit]
         self._read += len(found)
+        return found
+
+    def given_elsewhere(self) -> Collection[EventName]:
+        found, self.elsewhere = self.elsewhere, []
         return found
 
     async def positions(self) -> Sequence[Position]:

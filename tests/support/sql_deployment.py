@@ -13,7 +13,7 @@ import psycopg
 from changefeed import connect, install, setup_feed
 from inbox.cancellation import end_tasks
 from relay.backends.sql.backend import SqlBackend
-from relay.config.settings import Settings
+from relay.config.settings import CONSUMER, Settings
 from relay_operator.backends.sql.install import migrations
 from tests.support.waiting import look_again
 from tests.support.watchdog import WATCHDOG_S
@@ -79,12 +79,12 @@ class SqlDeployment:
             row[0].bytes for row in self.rows(f"select ulid from {FEED} where shard_id = {shard_id} order by 1")
         ]
 
-    def pass_to(self, cursor: bytes, shard_id: int = 0) -> None:
+    def pass_to(self, cursor: bytes, shard_id: int = 0, consumer: str = CONSUMER) -> None:
         """Store a cursor of the relay, as if it had published everything up to it."""
         self.connection.execute(
-            f"insert into {CLAIM} (consumer, shard_id, last_ulid) values ('relay', %s, %s::uuid) "
+            f"insert into {CLAIM} (consumer, shard_id, last_ulid) values (%s, %s, %s::uuid) "
             "on conflict (consumer, shard_id) do update set last_ulid = excluded.last_ulid",
-            (shard_id, cursor.hex()),
+            (consumer, shard_id, cursor.hex()),
         )
 
     def pass_all(self, *shards: int) -> None:

@@ -11,7 +11,7 @@ import base64
 import json
 import sys
 import time
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from relay.backends.cosmos.containers import explaining, parameters
 from relay.backends.cosmos.leases import LeasePosition, Positions
-from relay.backends.cosmos.source import in_commit_order
+from relay.backends.cosmos.source import commit_time, in_commit_order
 from relay.backends.outbox import Committed, Gone, Range, cut_text
 from relay.core.documents import Mapped, SourceDocument, StoredDocument
 from relay.routes.conditions import NAMED
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 BEGINNING = "Beginning"
 """The start of the feed, as the SDK names it."""
+
+RulesUntil = Callable[[int], Awaitable[Callable[[int], Selection]]]
+"""Returns what says which events are a stream's by the times of their commits, the latest of which it is given."""
 
 _NOTHING = (None, -1)
 
@@ -71,14 +74,28 @@ class _Reader:
 class Feed:
     """Reads the events of a stream, page by page, each partition in the order of commits."""
 
-    def __init__(self, container: ContainerProxy, selection: Selection, *, from_beginning: bool) -> None:
-        """Create a reader of the feed; `from_beginning`: False to start where the relay's leases are.
+    def __init__(
+        self,
+        container: ContainerProxy,
+        selection: Selection,
+        rules: RulesUntil | None = None,
+        *,
+        from_beginning: bool,
+    ) -> None:
+        """Create a reader of the feed.
 
         Nothing else may use the client of `container`: the SDK hands over the token of a page with no document as
         that of its client's latest response.
+
+        Args:
+            container: The outbox.
+            selection: The events of the stream, by the rules of today.
+            rules: The events of the stream by the time of their commit; None where the rules of today count.
+            from_beginning: False to start where the relay's leases are.
         """
         self._container = container
         self._selection = selection
+        self._rules = rules
         self._from_beginning = from_beginning
         self._turn = asyncio.Lock()
         self._readers: list[_Reader] | None = None
@@ -116,8 +133,9 @@ class Feed:
             options = {"continuation": reader.continuation}
         pages: Any = self._container.query_items_change_feed(max_item_count=limit, **options).by_page()
         async for page in pages:
-            document_of = self._selection.document_of
-            documents = [each async for stored in page if (each := document_of(stored)) is not None]
+            found = [each async for each in page]
+            document_of = await documents_by(self._selection, self._rules, max(map(commit_time, found), default=0))
+            documents = [each for stored in found if (each := document_of(stored)) is not None]
             events, last = [], reader.last
             for document, place in numbered(documents, last):
                 last = place
@@ -129,6 +147,22 @@ class Feed:
             return True
         reader.continuation = self._container.client_connection.last_response_headers["etag"]
         return False
+
+
+async def documents_by(
+    selection: Selection, rules: RulesUntil | None, latest: int
+) -> Callable[[StoredDocument], SourceDocument | None]:
+    """Return what makes the document of a stored one of a stream; it returns None for any other.
+
+    Args:
+        selection: The events of the stream, by the rules of today.
+        rules: As of `Feed`.
+        latest: The latest commit time of the documents, as far as it is known.
+    """
+    if rules is None:
+        return selection.document_of
+    at = await rules(latest)
+    return lambda stored: at(commit_time(stored)).document_of(stored)
 
 
 def numbered(
@@ -233,23 +267,34 @@ def feed_start(since: int) -> datetime:
     return datetime.fromtimestamp(max(0, since - _START_MARGIN_S), UTC)
 
 
-def of_type(selection: Selection) -> tuple[str, dict[str, Any]]:
-    """Return the condition of a query for documents that may be events, and its parameters."""
+def of_type(selection: Selection, end: str = "") -> tuple[str, dict[str, Any]]:
+    """Return the condition of a query for documents that may be events, and its parameters.
+
+    `end` is that of the parameters' names.
+    """
     [place] = selection.fields.of_document("type")
     found = []
     values: dict[str, Any] = {}
     if len(selection.types) == 1:
-        found.append(_condition(place, "{} = @type", selection.fields))
-        values["type"] = selection.type
+        found.append(_condition(place, f"{{}} = @type{end}", selection.fields))
+        values[f"type{end}"] = selection.type
     elif selection.types:
-        found.append(_condition(place, "ARRAY_CONTAINS(@types, {})", selection.fields))
-        values["types"] = list(selection.types)
+        found.append(_condition(place, f"ARRAY_CONTAINS(@types{end}, {{}})", selection.fields))
+        values[f"types{end}"] = list(selection.types)
     for number, condition in enumerate(selection.events):
         pointers = _places(condition.name, selection.fields)
         if len(pointers) == 1 and is_queried(pointers[0]) and condition.prefix is None:
-            values[f"event{number}"] = list(condition.values)
-            found.append(_condition(pointers[0], f"ARRAY_CONTAINS(@event{number}, {{}})", selection.fields))
+            values[f"event{number}{end}"] = list(condition.values)
+            found.append(_condition(pointers[0], f"ARRAY_CONTAINS(@event{number}{end}, {{}})", selection.fields))
     return " AND ".join(found) or "true", values
+
+
+def of_any_type(selections: Sequence[Selection]) -> tuple[str, dict[str, Any]]:
+    """Return the condition for documents that may be events by any of several rules, and its parameters."""
+    different = {str(of_type(each)): each for each in selections}
+    found = [of_type(each, f"_{number}") for number, each in enumerate(different.values())]
+    values = {name: value for _, each in found for name, value in each.items()}
+    return " OR ".join(f"({where})" for where, _ in found), values
 
 
 def _condition(place: Pointer, condition: str, fields: Fields) -> str:

@@ -109,7 +109,7 @@ class CosmosSourceInTime(CosmosSource):
     async def read(self, batch: CosmosBatch, /) -> Received:
         documents = batch.documents() if isinstance(batch, ChangeBatch) else batch
         stored = list(map(_stored, documents))
-        times = [_committed_at(each) for each in stored if each is not None]
+        times = [commit_time(each) for each in stored if each is not None]
         selections = await self._rules.within(min(times, default=0), max(times, default=0))
         if selections.only is not None:
             return select(stored, selections.only)
@@ -204,7 +204,7 @@ def select_each(documents: Iterable[StoredDocument | None], at: Callable[[int], 
         if stored is None:
             received.ignored += 1
             continue
-        selection = at(_committed_at(stored))
+        selection = at(commit_time(stored))
         document = selection.document_of(stored)
         if document is None:
             received.ignored += 1
@@ -225,8 +225,8 @@ def _stored(wrapped: StoredDocument | None) -> StoredDocument | None:
     return getattr(wrapped, "data", wrapped)
 
 
-def _committed_at(stored: StoredDocument) -> int:
-    """The service's time of the commit, in seconds since 1970; 0 of a document that has none, as no feed gives."""
+def commit_time(stored: StoredDocument) -> int:
+    """Return the service's time of a commit, in seconds since 1970; 0 of a document without, as no feed gives."""
     committed_at = stored.get("_ts")
     return committed_at if type(committed_at) is int else 0
 

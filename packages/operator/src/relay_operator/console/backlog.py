@@ -92,6 +92,13 @@ class Backlog:
         self._waiting[name] = self._partitions.setdefault(event.partition, {})[name] = new
         return True
 
+    def remove(self, name: EventName) -> bool:
+        """Remove the event of this name; returns whether it waited."""
+        event = self._waiting.pop(name, None)
+        if event is not None:
+            del self._partitions[event.partition][name]
+        return event is not None
+
     def move(self, event: Waiting, partition: str, place: PlaceInFeed) -> None:
         del self._partitions[event.partition][event.name]
         event.partition, event.place = partition, place

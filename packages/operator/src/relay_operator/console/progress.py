@@ -238,6 +238,8 @@ class Progress:
             events, now = await self._outbox.news(_PAGE), self._clock()
             for event in events:
                 self._add(event, now)
+            for name in self._outbox.given_elsewhere():
+                self._forget(name)
             if not events:
                 return _Extent.ALL
         return _Extent.SOME
@@ -255,6 +257,13 @@ class Progress:
         stage = Stage.COMMITTED if known is None else known.stage
         deliveries = () if known is None else known.deliveries
         self.latest.add(Tracked(event.id, stage, event, deliveries=deliveries), event)
+
+    def _forget(self, name: EventName) -> None:
+        """Leave out an event that waited and is another stream's."""
+        if self._backlog.remove(name):
+            self._committed -= 1
+            self.latest.remove(name)
+            self._followed.touch(name[0])
 
     async def _read_positions(self) -> None:
         positions = await self._outbox.positions()

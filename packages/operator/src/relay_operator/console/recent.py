@@ -47,6 +47,12 @@ class Recent:
             *_, oldest = self._order.pop(0)
             del self._tracked[oldest], self._times[oldest]
 
+    def remove(self, name: EventName) -> None:
+        """Remove an event, if it is one of the latest."""
+        if name in self._times:
+            del self._order[bisect_left(self._order, (*self._times[name], name))]
+            del self._tracked[name], self._times[name]
+
     def change(self, name: EventName, **changes: Any) -> None:
         """Change what is known of an event, if it is one of the latest."""
         if (tracked := self._tracked.get(name)) is not None:

@@ -11,6 +11,7 @@ from relay.backends.cosmos.backend import CosmosBackend
 from relay.backends.findings import Finding
 from relay.backends.outbox import Canary, NextPage, Outbox
 from relay_operator.backends.cosmos import check, reader, scan
+from relay_operator.backends.rules import stored_rules
 from relay_operator.backends.scans import Scan
 from relay_operator.backends.wording import Wording
 
@@ -34,7 +35,8 @@ class CosmosOperatorBackend(CosmosBackend):
         )
 
     def open_outbox(self, *, from_beginning: bool = True) -> Outbox:
-        return reader.CosmosOutbox(self.settings, from_beginning=from_beginning)
+        rules = stored_rules(self.settings, self.open_timelines)
+        return reader.CosmosOutbox(self.settings, rules, from_beginning=from_beginning)
 
     def open_canary(self) -> AbstractAsyncContextManager[Canary]:
         return reader.open_canary(self.settings)

@@ -19,10 +19,12 @@ from relay.backends.cosmos.feed import (
     behind,
     brief,
     committed_of,
+    documents_by,
     expression,
     feed_start,
     integers_of_any_length,
     numbered,
+    of_any_type,
     of_type,
 )
 from relay.backends.cosmos.leases import LeasePosition, Positions, read_positions
@@ -33,12 +35,13 @@ from relay.config.settings import Settings
 from relay.core import jsontext
 from relay.core.documents import SourceDocument, StoredDocument
 from relay.core.errors import ServiceError
-from relay.core.events import Event, Rejected
+from relay.core.events import Event, EventName, Rejected
 from relay.core.place import Place, PlaceInFeed
 from relay.routes.mapping import PLAIN, Fields
 from relay.routes.pointers import Pointer
 from relay_operator.backends.cosmos.locks import stale_locks
 from relay_operator.backends.cosmos.scan import undeliverable
+from relay_operator.backends.rules import StoredRules
 
 if TYPE_CHECKING:
     from azure.cosmos.aio import ContainerProxy
@@ -56,9 +59,19 @@ class CosmosOutbox:
     A look at a feed without news costs about 1 RU for each physical partition, and the leases about 3 RU.
     """
 
-    def __init__(self, settings: Settings, *, from_beginning: bool = True) -> None:
-        """Create the outbox; `from_beginning`: False to begin with the news behind the relay's leases."""
+    def __init__(
+        self, settings: Settings, rules: StoredRules | None = None, *, from_beginning: bool = True
+    ) -> None:
+        """Create the outbox.
+
+        Args:
+            settings: Those of the stream.
+            rules: Its rules by the time of a commit, by which `news` and `of_key` go, to close with it; None where
+                the rules of the settings count for all events.
+            from_beginning: False to begin with the news behind the relay's leases.
+        """
         self._settings = settings
+        self._rules = rules
         self._from_beginning = from_beginning
         self._containers = Containers(settings)
         # The feed has its own client.
@@ -75,8 +88,13 @@ class CosmosOutbox:
         with explaining(self._settings.cosmos_container):
             if self._feed is None:
                 container = await self._feed_containers.open(self._settings.cosmos_container)
-                self._feed = Feed(container, self._settings.selection, from_beginning=self._from_beginning)
+                rules = None if self._rules is None else self._rules.until
+                self._feed = Feed(container, self._settings.selection, rules, from_beginning=self._from_beginning)
             return await self._feed.next(limit, positions)
+
+    def given_elsewhere(self) -> Collection[EventName]:
+        """Return none: a document has the time of its commit."""
+        return ()
 
     async def positions(self) -> Sequence[Position]:
         return [_position(lease) for lease in (await self._read_own()).leases]
@@ -117,12 +135,13 @@ class CosmosOutbox:
         `limit` events, those of five seconds before, and other documents of the key that were changed since.
         """
         partition = await self.partition_of(partition_key) or ""
-        document_of = self._settings.selection.document_of
-        where, values = of_type(self._settings.selection)
+        where, values = await self._where()
         latest = f"SELECT TOP @count c._ts FROM c WHERE {where} ORDER BY c._ts DESC"
         times = [row["_ts"] for row in await self._query(partition_key, latest, count=limit + 1, **values)]
         if not times:
             return [], False
+        until = None if self._rules is None else self._rules.until
+        document_of = await documents_by(self._settings.selection, until, times[0])
         feed = self._feed_of_key(partition_key, times[:limit][-1])
         documents = [brief(each) async for stored in feed if (each := document_of(stored)) is not None]
         events = [committed_of(each, partition, place) for each, place in numbered(documents)]
@@ -204,6 +223,14 @@ class CosmosOutbox:
     async def close(self) -> None:
         await self._containers.close()
         await self._feed_containers.close()
+        if self._rules is not None:
+            await self._rules.close()
+
+    async def _where(self) -> tuple[str, dict[str, Any]]:
+        """Return the condition of a query for documents that may be events, whenever they were committed."""
+        if self._rules is None:
+            return of_type(self._settings.selection)
+        return of_any_type(await self._rules.all())
 
     async def _read_passed(self, partition_key: str, since: int) -> list[tuple[PlaceInFeed, str]]:
         """Return the events of a key that the relay has passed, or may have passed if no lease tells."""

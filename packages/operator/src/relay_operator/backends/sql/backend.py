@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from relay.backends.findings import Finding
 from relay.backends.outbox import Canary, NextPage, Outbox
 from relay.backends.sql.backend import SqlBackend
+from relay_operator.backends.rules import stored_rules
 from relay_operator.backends.scans import Scan
 from relay_operator.backends.sql import backlog, canary, check, install, reader
 from relay_operator.backends.wording import Wording
@@ -28,7 +29,8 @@ class SqlOperatorBackend(SqlBackend):
         )
 
     def open_outbox(self, *, from_beginning: bool = True) -> Outbox:
-        return reader.SqlOutbox(self._feed, from_beginning=from_beginning)
+        rules = stored_rules(self.settings, self.open_timelines)
+        return reader.SqlOutbox(self._feed, rules, from_beginning=from_beginning)
 
     def open_canary(self) -> AbstractAsyncContextManager[Canary]:
         return canary.open_canary(self._feed)

@@ -34,12 +34,22 @@ from relay.backends.outbox import (
 )
 from relay.backends.sql.catalog import catalog_of, tables_of
 from relay.backends.sql.database import Database, explaining
-from relay.backends.sql.rows import committed_at, document_if_taken, document_of, identifier_of, of_row, select
+from relay.backends.sql.rows import (
+    committed_at,
+    document_if_taken,
+    document_of,
+    identifier_of,
+    of_row,
+    position_time,
+    select,
+)
 from relay.config.settings import SqlFeed
 from relay.core import jsontext
 from relay.core.documents import SourceDocument, StoredDocument
-from relay.core.events import Event, Rejected, read_event
+from relay.core.events import Event, EventName, Rejected, read_event
 from relay.core.place import Place
+from relay.routes.selection import Selection
+from relay_operator.backends.rules import StoredRules
 
 # Number of rows without a position that are read again: numbers are drawn before a transaction commits, so a lower
 # one may become visible after a higher one. What comes even later is seen when it gets its position.
@@ -78,9 +88,20 @@ class SqlOutbox:
     got one. A look without news is two statements for each shard, each a search in a primary key.
     """
 
-    def __init__(self, feed: SqlFeed, *, from_beginning: bool = True) -> None:
-        """Create the outbox; `from_beginning`: False to begin with the news behind the relay's cursors."""
+    def __init__(self, feed: SqlFeed, rules: StoredRules | None = None, *, from_beginning: bool = True) -> None:
+        """Create the outbox.
+
+        Args:
+            feed: Its settings.
+            rules: The stream's rules by the time of a commit, by which `news` and `of_key` go, to close with it;
+                None where the rules of the settings count for all events.
+            from_beginning: False to begin with the news behind the relay's cursors.
+        """
         self._settings = feed
+        self._rules = rules
+        # News that have no position, and so no time yet, by the event's id; and those that are another stream's.
+        self._timeless: dict[str | None, EventName] = {}
+        self._elsewhere: list[EventName] = []
         self._selection = feed.selection
         self._from_beginning = from_beginning
         self._database = Database(feed, call_timeout_s=None)
@@ -102,6 +123,10 @@ class SqlOutbox:
             if len(self._read) < limit:
                 await self._read_outbox(shard_id, shard, limit)
         found, self._read = self._read, []
+        return found
+
+    def given_elsewhere(self) -> Collection[EventName]:
+        found, self._elsewhere = self._elsewhere, []
         return found
 
     async def positions(self) -> Sequence[Position]:
@@ -144,7 +169,11 @@ class SqlOutbox:
         # In this order: what gets its position in between is in both, and then counts with its position.
         unnumbered = await self._ask(self._tables.unnumbered_of_key(partition_key, limit + 1))
         numbered = await self._ask(self._tables.numbered_of_key(partition_key, limit + 1))
-        found = [*map(self._unnumbered, reversed(unnumbered)), *(self._numbered(*each) for each in numbered)]
+        last, at = await self._last(), await self._until([entry for _, entry in numbered])
+        found = [
+            *(self._unnumbered(each, last) for each in reversed(unnumbered)),
+            *(self._numbered(shard_id, entry, at(entry)) for shard_id, entry in numbered),
+        ]
         events = {event.id: event for each in found for event in each}
         ordered = sorted(events.values(), key=attrgetter("place"))
         return ordered[-limit:], len(ordered) > limit
@@ -220,39 +249,76 @@ class SqlOutbox:
 
     async def close(self) -> None:
         await self._database.close()
+        if self._rules is not None:
+            await self._rules.close()
 
     async def _read_feed(self, shard_id: int, shard: _Shard, limit: int) -> bool:
         """Read a page of events with positions; returns whether there were any."""
         entries = await self._ask(self._tables.numbered(shard_id, shard.cursor, limit))
+        at = await self._until(entries)
         for entry in entries:
-            self._read += self._numbered(shard_id, entry)
+            found = self._numbered(shard_id, entry, at(entry))
+            self._read += found
+            self._note_position(entry, is_taken=bool(found))
             shard.cursor = entry.ulid
         return bool(entries)
 
     async def _read_outbox(self, shard_id: int, shard: _Shard, limit: int) -> None:
         """Read new events that have no position yet."""
         after = max(0, shard.number - _LOOK_BACK)
-        for row in await self._ask(self._tables.unnumbered(shard_id, after, limit + _LOOK_BACK)):
+        rows = await self._ask(self._tables.unnumbered(shard_id, after, limit + _LOOK_BACK))
+        last = await self._last() if rows else self._selection
+        for row in rows:
             if row.number not in shard.seen:
-                self._read += self._unnumbered(row)
+                found = self._unnumbered(row, last)
+                self._read += found
+                self._remember(row.entry, found)
                 shard.seen.add(row.number)
                 shard.number = max(shard.number, row.number)
         shard.seen = {number for number in shard.seen if number > shard.number - _LOOK_BACK}
 
-    def _numbered(self, shard_id: int, entry: Entry) -> list[Committed]:
+    async def _until(self, entries: Sequence[Entry]) -> Callable[[Entry], Selection]:
+        """Return what gives each of these entries, which have positions, the rules of its time."""
+        if self._rules is None or not entries:
+            return lambda _: self._selection
+        at = await self._rules.until(max(position_time(each.ulid) for each in entries))
+        return lambda entry: at(position_time(entry.ulid))
+
+    async def _last(self) -> Selection:
+        """Return the rules for entries without a position."""
+        return self._selection if self._rules is None else await self._rules.last()
+
+    def _remember(self, entry: Entry, found: Sequence[Committed]) -> None:
+        """Remember news without a position: their position may say that they are another stream's."""
+        if self._rules is not None:
+            self._timeless |= {self._id_of(entry): (each.partition_key, each.id) for each in found}
+
+    def _note_position(self, entry: Entry, *, is_taken: bool) -> None:
+        """Note that an entry has got a position."""
+        name = self._timeless.pop(self._id_of(entry), None) if self._timeless else None
+        if name is not None and not is_taken:
+            self._elsewhere.append(name)
+
+    def _id_of(self, entry: Entry) -> str | None:
+        column = self._selection.fields.column_of("id")
+        return identifier_of((entry.key if entry.row is None else entry.row).get(column))
+
+    def _numbered(self, shard_id: int, entry: Entry, selection: Selection) -> list[Committed]:
         """Return an event with its position; none for a row of another type."""
         place = (to_text(entry.ulid), 0)
-        return self._event(shard_id, entry, place, milliseconds(entry.ulid) / 1000)
+        return self._event(shard_id, entry, place, milliseconds(entry.ulid) / 1000, selection)
 
-    def _unnumbered(self, row: Unnumbered) -> list[Committed]:
+    def _unnumbered(self, row: Unnumbered, selection: Selection) -> list[Committed]:
         """Return an event without a position. `~` is behind every digit of a ULID."""
         hint = row.time_hint
         utc = hint.replace(tzinfo=UTC) if hint is not None and hint.tzinfo is None else hint
         at = time.time() if utc is None else utc.timestamp()
-        return self._event(row.shard_id, row.entry, (f"~{row.number:020}", 0), at)
+        return self._event(row.shard_id, row.entry, (f"~{row.number:020}", 0), at, selection)
 
-    def _event(self, shard_id: int, entry: Entry, place: tuple[str, int], at: float) -> list[Committed]:
-        document = document_if_taken(entry, shard_id, self._selection)
+    def _event(
+        self, shard_id: int, entry: Entry, place: tuple[str, int], at: float, selection: Selection
+    ) -> list[Committed]:
+        document = document_if_taken(entry, shard_id, selection)
         if document is None:
             return []
         # A clock that has stepped back leaves positions ahead of the time: no event was committed in the future.
