@@ -91,7 +91,7 @@ class World:
             yield made
 
     async def explained(self, identifier: str) -> list[str]:
-        """What `explain` says that each stream does with an event, in their order."""
+        """The words of `explain` for each stream and an event, in the order of the streams."""
         self.deployed(NOW)
         run = await relay_command(self.environment, "explain", identifier, "--key", "k")
         found = dict(re.findall(r"^stream (\w+), to .*: the event (is [\w ]+?)(?: \(|$)", run.out, re.MULTILINE))

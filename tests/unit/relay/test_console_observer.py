@@ -151,6 +151,25 @@ async def test_the_events_of_a_split_partition_wait_under_its_children(relayed: 
     assert (snapshot.flow.published, snapshot.flow.waiting) == (1, 3)
 
 
+async def test_an_event_that_turns_out_to_be_another_streams_is_not_counted(relayed: Deployment) -> None:
+    for name in ("a", "b", "c"):
+        relayed.outbox.commit(name)
+    relayed.outbox.positions_at["0"] = (1, 0)
+    await relayed.observer.look()
+    with relayed.observer.follow("k") as state:
+        before = state()
+        # The relay has passed the first one, which is counted already, and nobody knows the last one.
+        relayed.outbox.elsewhere = [("k", "a"), ("k", "b"), ("k", "never read")]
+        snapshot = await relayed.observer.look()
+        assert state() != before
+
+    assert (snapshot.flow.committed, snapshot.flow.published, snapshot.flow.waiting) == (2, 1, 1)
+    assert [each.id for each in snapshot.recent] == ["c", "a"]
+    assert [each.behind for each in snapshot.partitions] == [1]
+    relayed.outbox.pass_all()
+    assert (await relayed.observer.look()).flow.published == 2
+
+
 async def test_the_headroom_is_that_of_the_event_that_is_deleted_first(relayed: Deployment) -> None:
     relayed.outbox.commit("a", expires_at=NOW + 500)
     relayed.outbox.commit("b", expires_at=NOW + 100)

@@ -39,7 +39,7 @@ _SKEW_S = 60
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What was seen of the events of a key while they passed, by id.
+    """The events of a key as they were seen to pass, by id.
 
     Attributes:
         published_at: When the relay was seen to pass an event.
