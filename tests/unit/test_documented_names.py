@@ -138,6 +138,7 @@ def test_the_architecture_page_has_every_module_of_the_core() -> None:
 
 def with_subcommands(commands: Mapping[str, tuple[str, str]]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser()
+    parser.add_argument("--version", action="version")
     chosen = parser.add_subparsers(dest="command", required=True)
     for name, (module, _) in commands.items():
         importlib.import_module(module).add_arguments(chosen.add_parser(name))
