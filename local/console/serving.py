@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+
+from aiohttp import web
 
 from local.console.actions import Actions
 from local.console.hosts import StackHosts
@@ -18,6 +20,7 @@ from relay_operator.backends.backend import open_backend
 from relay_operator.cli.console import application_of_views, check_of, stream_view
 from relay_operator.cli.shell import python
 from relay_operator.console.observer import Observer
+from relay_operator.console.overview import StreamView
 from relay_operator.console.pages import ConsoleSettings
 from relay_operator.console.ports import Sources
 from relay_operator.console.server import loopback, serving
@@ -46,6 +49,23 @@ def observer_of_stream(stack: Stack, stream: Settings, topic: EmulatorTopic, *, 
     return Observer(Sources(outbox, topic, backend.open_store(), hosts), always=always)
 
 
+def view_of_stream(stack: Stack, stream: Settings, observer: Observer, *env_files: Path) -> StreamView:
+    """Return a stream of a stack as its page shows it. The commands on the page name these env files."""
+    reader = Invocation(python(), tuple(map(str, env_files)))
+    return stream_view(stream, open_backend(stream, stack.source), observer, reader)
+
+
+def application_of(stack: Stack, streams: Sequence[Settings], views: Sequence[StreamView]) -> web.Application:
+    """Return the console of all `streams` of a stack, with the view of each, for this machine alone."""
+    return application_of_views(
+        streams,
+        views,
+        loopback,
+        settings=ConsoleSettings(show_data=True),
+        check=check_of(stack.operator_settings),
+    )
+
+
 @asynccontextmanager
 async def serving_console(stack: Stack, port: int, *env_files: Path) -> AsyncIterator[str]:
     """Serve the page, or those of several streams, at `/` and the probe at `/ready`.
@@ -55,21 +75,15 @@ async def serving_console(stack: Stack, port: int, *env_files: Path) -> AsyncIte
     Raises:
         UsageError: Nothing can listen on the port.
     """
-    streams, reader = stack.streams, Invocation(python(), tuple(map(str, env_files)))
+    streams = stack.streams
     async with AsyncExitStack() as opened:
         probe = await opened.enter_async_context(Probe(stack))
         views = []
         for each in streams:
             topic = topic_of(stack, each)
             observer = await opened.enter_async_context(observer_of_stream(stack, each, topic))
-            view = stream_view(each, open_backend(each, stack.source), observer, reader)
+            view = view_of_stream(stack, each, observer, *env_files)
             views.append(replace(view, extensions=[Actions(stack, streams, each, topic).extension]))
-        app = application_of_views(
-            streams,
-            views,
-            loopback,
-            settings=ConsoleSettings(show_data=True),
-            check=check_of(stack.operator_settings),
-        )
+        app = application_of(stack, streams, views)
         app.router.add_get("/ready", probe.ready)
         yield await opened.enter_async_context(serving(app, "127.0.0.1", port))

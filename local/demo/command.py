@@ -23,11 +23,10 @@ from rich.progress import Progress as ProgressBars
 import inbox
 from inbox.handling import Handler
 from local.chaos.admin import AdminPorts
-from local.console.serving import observer_of_stream, topic_of
 from local.demo.bookings import bookings
 from local.demo.clients import UnexpectedAnswer
 from local.demo.committed import Store, open_store
-from local.demo.console import differences
+from local.demo.console import differences, serving_observers
 from local.demo.contacts import contacts
 from local.demo.load import Load
 from local.demo.processor import resident_bytes, shares, used_so_far
@@ -41,9 +40,7 @@ from outbox_emulators.command_line import positive
 from outbox_emulators.functions.edges import read_journal
 from outbox_emulators.process import Stopped, until_done
 from relay.config.settings import FILE_VARIABLE
-from relay_operator.console.application import application
 from relay_operator.console.observer import Observer as ConsoleObserver
-from relay_operator.console.server import loopback, serving
 
 SUBSCRIPTION = "all"
 # With `--routes`.
@@ -95,7 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--console",
         action="store_true",
-        help="also serve the console, and compare what it counts with what the checker counts",
+        help="also serve the console of all streams, and compare what it counts with what the checker counts",
     )
     parser.add_argument(
         "--routes",
@@ -198,7 +195,7 @@ async def _demo(arguments: argparse.Namespace) -> dict[str, Any]:
         async with (
             open_store(stack) as store,
             inbox.connect(stack.settings["SERVICEBUS"]) as servicebus,
-            _console(arguments, stack, console) as observer,
+            _console(arguments, stack, console) as observers,
         ):
             handlers: dict[str, Handler] = {TOPIC: load.handler(tally)}
             if arguments.routes:
@@ -223,17 +220,18 @@ async def _demo(arguments: argparse.Namespace) -> dict[str, Any]:
                 matches = await load.matches()
                 quarantined = await store.quarantined()
                 # On a busy machine, the receivers have not completed yet what they have handled.
-                differing = await differences(observer, tally, quarantined, SUBSCRIPTION) if observer else []
-            if observer:
+                compared = zip(observers, tallies, quarantined, strict=True) if observers else ()
+                differing = [text for each in compared for text in await differences(*each, SUBSCRIPTION)]
+            if observers:
                 await asyncio.sleep(_LAST_LOOK_S)
         counts = tally.summary()
         if arguments.routes:
             counts |= _with_second_topic(counts, renames.summary())
         summary = {
             **{name: value for name, value in counts.items() if not name.endswith("_ms")},
-            "quarantined": quarantined,
+            "quarantined": sum(quarantined),
             load.matches_as: matches,
-            **({"console_matches": not differing} if observer else {}),
+            **({"console_matches": not differing} if observers else {}),
             **tally.speed(),
             **{f"commit_to_consumer_{name}": value for name, value in counts.items() if name.endswith("_ms")},
             "processor": {name: round(share, 3) for name, share in used.items()},
@@ -274,18 +272,14 @@ async def _load(arguments: argparse.Namespace, stack: Stack) -> AsyncIterator[tu
 @asynccontextmanager
 async def _console(
     arguments: argparse.Namespace, stack: Stack, console: Console
-) -> AsyncIterator[ConsoleObserver | None]:
-    """With `--console`, the stack's page, without what changes anything; its observer looks all the time."""
+) -> AsyncIterator[Sequence[ConsoleObserver]]:
+    """Serve the console with `--console`, and give the observer of each stream; without it, give none."""
     if not arguments.console:
-        yield None
+        yield ()
         return
-    first = stack.streams[0]
-    async with (
-        observer_of_stream(stack, first, topic_of(stack, first), always=True) as observer,
-        serving(application(observer, loopback, name=TOPIC), "127.0.0.1", 0) as address,
-    ):
+    async with serving_observers(stack, arguments.env_file) as (address, observers):
         console.print(f"The console is at {address}")
-        yield observer
+        yield observers
 
 
 def _with_second_topic(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
@@ -29,19 +29,19 @@ class Store(Protocol):
     async def events(self) -> Sequence[dict[str, Any]]:
         """Return every event, in the order of the commits of its partition key."""
 
-    async def quarantined(self) -> int:
-        """Return the number of documents in quarantine, of all streams."""
+    async def quarantined(self) -> list[int]:
+        """Return the number of documents in the quarantine of each stream, in the order of the streams."""
 
 
 @asynccontextmanager
 async def open_store(stack: Stack) -> AsyncIterator[Store]:
     """The store of a stack's source."""
     if stack.source is Source.SQL:
-        yield SqlStore(stack.settings["SQL"], {each.sql.quarantine_table for each in stack.streams if each.sql})
+        yield SqlStore(stack.settings["SQL"], [each.sql.quarantine_table for each in stack.streams if each.sql])
         return
     async with CosmosClient.from_connection_string(stack.settings["COSMOS"]) as cosmos:
         database = cosmos.get_database_client(DATABASE)
-        names = {each.cosmos_quarantine_container for each in stack.streams}
+        names = [each.cosmos_quarantine_container for each in stack.streams]
         quarantines = [database.get_container_client(name) for name in names]
         yield CosmosStore(database.get_container_client("data"), quarantines)
 
@@ -49,7 +49,7 @@ async def open_store(stack: Stack) -> AsyncIterator[Store]:
 class CosmosStore:
     """The outbox and the quarantine container of each stream."""
 
-    def __init__(self, data: ContainerProxy, quarantines: Collection[ContainerProxy]) -> None:
+    def __init__(self, data: ContainerProxy, quarantines: Sequence[ContainerProxy]) -> None:
         self._data = data
         self._quarantines = quarantines
 
@@ -62,18 +62,18 @@ class CosmosStore:
         events = [document async for document in feed if document["type"] == "domainEvent"]
         return sorted(events, key=lambda event: (event["_lsn"], event["order"]))
 
-    async def quarantined(self) -> int:
-        """Return the number of documents in quarantine, of all streams."""
+    async def quarantined(self) -> list[int]:
+        """Return the number of documents in the quarantine of each stream, in the order of the streams."""
         counts: list[Any] = [
             item for each in self._quarantines async for item in each.query_items(_COUNT_QUARANTINED)
         ]
-        return sum(counts)
+        return counts
 
 
 class SqlStore:
     """The event table and the quarantine table of each stream."""
 
-    def __init__(self, url: str, quarantines: Collection[str]) -> None:
+    def __init__(self, url: str, quarantines: Sequence[str]) -> None:
         self._url = url
         self._quarantines = quarantines
 
@@ -81,10 +81,10 @@ class SqlStore:
         """Return every event, in the order of the commits of its partition key."""
         return await self._rows(_EVENTS)
 
-    async def quarantined(self) -> int:
-        """Return the number of documents in quarantine, of all streams."""
+    async def quarantined(self) -> list[int]:
+        """Return the number of documents in the quarantine of each stream, in the order of the streams."""
         queries = [_QUARANTINED.replace(QUARANTINE_TABLE, each) for each in self._quarantines]
-        return sum([len(await self._rows(query)) for query in queries])
+        return [len(await self._rows(query)) for query in queries]
 
     async def _rows(self, query: str) -> list[dict[str, Any]]:
         # Only here does the demo need the driver.

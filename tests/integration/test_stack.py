@@ -234,10 +234,17 @@ async def test_no_process_of_an_sql_stack_remains_after_a_kill(tmp_path: Path) -
         assert alive == []
 
 
+async def streams_shown(address: str) -> list[str]:
+    """The streams on the first page of a console; none if it has one alone."""
+    async with aiohttp.ClientSession() as http, http.get(f"{address}state.json") as response:
+        return [each["name"] for each in (await response.json()).get("streams", [])]
+
+
 @pytest.mark.parametrize(
     ("source", "load", "matches"),
     [
         ("cosmos", ["--api"], "directory_matches"),
+        ("cosmos", ["--api", "--routes"], "directory_matches"),
         ("cosmos", [], "balances_match"),
         ("sql", ["--api"], "directory_matches"),
         ("sql", [], "balances_match"),
@@ -246,7 +253,7 @@ async def test_no_process_of_an_sql_stack_remains_after_a_kill(tmp_path: Path) -
 async def test_the_demo_delivers_every_event_when_its_host_is_killed(
     tmp_path: Path, source: str, load: list[str], matches: str
 ) -> None:
-    """And its console shows what the checker counts: in a browser too, if there is one."""
+    """And its console shows what the checker counts, of each stream: in a browser too, if there is one."""
     process = await start(
         tmp_path,
         *("demo", "--source", source, "--hosts", "2", "--kill-host", "--console", "--json"),
@@ -263,6 +270,7 @@ async def test_the_demo_delivers_every_event_when_its_host_is_killed(
         # The page is the same for each source, and a browser takes much time.
         browsed = source == "cosmos" and not load
         shown = asyncio.create_task(last_shown(address[1].decode())) if browsed else None
+        streams = await streams_shown(address[1].decode())
         output, errors = await asyncio.gather(process.stdout.read(), process.stderr.read())
         await process.wait()
 
@@ -271,8 +279,9 @@ async def test_the_demo_delivers_every_event_when_its_host_is_killed(
     assert process.returncode == 0, words
     assert "was killed; starting another" in words
     assert list(summary) == [
-        *("written", "delivered", "missing", "duplicated", "out_of_order", "altered", "quarantined"),
-        *(matches, "console_matches", "written_per_s", "relayed_per_s", "consumed_per_s"),
+        *("written", "delivered", "missing", "duplicated", "out_of_order", "altered"),
+        *(["renames_delivered"] if "--routes" in load else []),
+        *("quarantined", matches, "console_matches", "written_per_s", "relayed_per_s", "consumed_per_s"),
         *("commit_to_topic_p50_ms", "commit_to_topic_p99_ms"),
         *("commit_to_consumer_p50_ms", "commit_to_consumer_p99_ms", "processor", "relay_rss_mib", "edge_cases"),
     ]
@@ -281,6 +290,9 @@ async def test_the_demo_delivers_every_event_when_its_host_is_killed(
     assert {summary[name] for name in errors_counted} == {0}
     assert summary[matches] is True
     assert summary["console_matches"] is True, words
+    # The page of one stream alone names none.
+    assert streams == (["default", "contacts"] if "--routes" in load else [])
+    assert 0 < summary.get("renames_delivered", 1) < DEMO_EVENTS
     assert ("refused as outdated (412)" if load else "transactions on 40 accounts") in words
     assert not re.search(r"\d (INFO|WARNING|ERROR) ", words)
     assert "Traceback" not in words

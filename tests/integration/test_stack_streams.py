@@ -17,6 +17,8 @@ import pytest
 from azure.cosmos.aio import CosmosClient
 
 from local.console.serving import serving_console
+from local.demo.console import differences, serving_observers
+from local.demo.tally import Tally
 from local.sending.routed import STACK_APP
 from local.stack import destinations
 from local.stack.command import _addresses
@@ -208,6 +210,27 @@ async def test_an_event_is_sent_to_the_outbox_of_the_page_and_waits_at_its_desti
     assert re.findall("<bdi>([a-z])</bdi>", queue) == ["a"]
     # Two outboxes have this topic for a destination.
     assert sorted(re.findall("<bdi>([a-z])</bdi>", topic)) == ["d", "e", "o"]
+
+
+async def test_the_demo_serves_the_page_of_each_stream_and_compares_its_counts(
+    served: Served, tmp_path: Path
+) -> None:
+    await served.post("orders-audit", "send", key="a", action="Audited")
+    await served.relay()
+    audited, nothing = Tally(), Tally()
+    audited.wrote({"id": "a", "partitionKey": "a", "data": {"action": "Audited"}}, 0.0)
+
+    async with serving_observers(served.stack, tmp_path / "demo.env") as (address, observers):
+        async with served.http.get(f"{address}state.json") as answer:
+            shown = [each["name"] for each in (await answer.json())["streams"]]
+        async with served.http.get(f"{address}streams/orders-audit/") as answer:
+            page = await answer.text()
+        compared = zip(observers, (nothing, nothing, audited), ("all", "all", "audit"), strict=True)
+        found = [await differences(observer, tally, 0, name) for observer, tally, name in compared]
+
+    assert shown == list(TITLES)
+    assert found == [[], [], []]
+    assert "Send an event" not in page
 
 
 async def test_a_record_is_released_and_discarded_in_the_quarantine_of_its_stream(served: Served) -> None:
