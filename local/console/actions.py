@@ -32,7 +32,6 @@ from relay_operator.examples import Unplaceable
 
 _FOLDER = Path(__file__).parent
 TEMPLATES = _FOLDER / "templates"
-_PEEKED = 20
 
 
 class Actions:
@@ -120,9 +119,9 @@ class Actions:
         return _said(request, done, said)
 
     async def peek(self, request: web.Request) -> web.Response:
-        """Return the messages that wait at a `subscription` longest. Locks none."""
+        """Return the messages that wait at a `subscription` longest, with their content. Locks none."""
         name = request.query.get("subscription", "")
-        waiting = await self._topic.waiting(name, _PEEKED)
+        waiting = await self._topic.waiting(name)
         return _html(request, "peeked.html", subscription_name=name, messages=waiting)
 
 

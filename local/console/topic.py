@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
+from base64 import b64decode
 from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
@@ -13,7 +15,8 @@ import aiohttp
 
 from relay.backends.findings import Finding
 from relay.core.errors import ServiceError
-from relay_operator.console.model import Arrival, DeadLetterGroup, Delivery, Subscription
+from relay_operator.console.content import content_of
+from relay_operator.console.model import Arrival, DeadLetterGroup, Delivery, MessageContent, Subscription
 from relay_operator.console.ports import Topic
 from relay_operator.console.truncation import REASON, optional
 
@@ -29,6 +32,20 @@ Name = tuple[str, str]
 Messages = OrderedDict[Name, Delivery]
 # When a subscription took each message of a name, in milliseconds.
 Times = OrderedDict[Name, frozenset[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingMessage:
+    """A message that waits at a subscription.
+
+    Attributes:
+        partition_key: Its session; None for one without.
+        content: The beginning of its properties and of its body.
+    """
+
+    partition_key: str | None
+    delivery: Delivery
+    content: MessageContent
 
 
 class EmulatorTopic:
@@ -82,12 +99,17 @@ class EmulatorTopic:
         found = (messages.get((partition_key, each)) for each in ids for messages in self._messages.values())
         return [delivery for delivery in found if delivery is not None]
 
-    async def waiting(self, subscription: str, limit: int) -> Sequence[tuple[str, Delivery]]:
-        """Return the messages that have waited longest at a subscription, each with its session. Locks none."""
-        await self._refresh(fresh_s=0.0)
-        messages = self._messages.get(subscription, OrderedDict())
-        found = [(key, each) for (key, _), each in messages.items() if each.arrival is Arrival.WAITING]
-        return sorted(found, key=lambda pair: pair[1].accepted_at or 0.0)[:limit]
+    async def waiting(self, subscription: str) -> Sequence[WaitingMessage]:
+        """Return the messages waiting longest at a subscription, none if it does not exist. Locks none."""
+        if subscription not in [each.name for each in await self.subscriptions()]:
+            return []
+        answer = await self._get(f"{self._path(subscription)}/waiting")
+        found = ((story, _delivery(subscription, story)) for story in answer["messages"])
+        return [
+            WaitingMessage(story["session_id"], delivery, content_of(b64decode(story["encoded"])))
+            for story, delivery in found
+            if delivery is not None
+        ]
 
     async def close(self) -> None:
         """Close every connection."""
@@ -95,9 +117,9 @@ class EmulatorTopic:
             await self._http.close()
         await self._of_azure.close()
 
-    async def _refresh(self, fresh_s: float = _FRESH_S) -> None:
+    async def _refresh(self) -> None:
         async with self._turn:
-            if time.monotonic() - self._read_at <= fresh_s:
+            if time.monotonic() - self._read_at <= _FRESH_S:
                 return
             if not self._messages:
                 await self.subscriptions()
@@ -107,8 +129,7 @@ class EmulatorTopic:
 
     async def _read(self, subscription: str, messages: Messages) -> None:
         after, times = self._changes.get(subscription, 0), self._times.setdefault(subscription, OrderedDict())
-        outlet = "" if self._is_queue else f"/Subscriptions/{subscription}"
-        path = f"/admin/entities/{quote(self.entity)}{outlet}/messages"
+        path = f"{self._path(subscription)}/messages"
         answer = await self._get(f"{path}?after={after}")
         if answer["change"] < after:  # another broker
             messages.clear()
@@ -125,6 +146,10 @@ class EmulatorTopic:
         for each in (messages, times):
             while len(each) > _REMEMBERED:
                 each.popitem(last=False)
+
+    def _path(self, subscription: str) -> str:
+        outlet = "" if self._is_queue else f"/Subscriptions/{quote(subscription)}"
+        return f"/admin/entities/{quote(self.entity)}{outlet}"
 
     async def _get(self, path: str) -> Any:
         if self._http is None:

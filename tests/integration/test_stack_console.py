@@ -8,6 +8,7 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from html import unescape
 from typing import Any
 
 import aiohttp
@@ -59,6 +60,16 @@ class Page:
                     return found
                 await asyncio.sleep(0.1)
 
+    async def until_delivered(self, key: str) -> list[dict[str, Any]]:
+        """Wait until the only event of a key is at subscriptions."""
+        async with asyncio.timeout(WATCHDOG_S):
+            while True:
+                [event] = await self.events(key)
+                if event["deliveries"]:
+                    found: list[dict[str, Any]] = event["deliveries"]
+                    return found
+                await asyncio.sleep(0.1)
+
     async def until_shown(self, text: str) -> str:
         """Wait until the page has this text; it looks while somebody asks for the state."""
         async with asyncio.timeout(WATCHDOG_S):
@@ -96,9 +107,12 @@ async def test_an_event_is_sent_and_peeked_at_its_subscription(page: Page) -> No
     peeked = await page.get("local/peek?subscription=all")
     assert event["id"] in peeked
     assert "k &lt;1&gt;" in peeked
+    shown = unescape(peeked)
+    assert '"name":"Jane"' in shown.replace(" ", "")
+    assert '"subject": "Renamed"' in shown
     # Peeking has locked nothing, and counts as no delivery.
-    [event] = await page.events("k <1>")
-    assert [(each["arrival"], each["deliveries"]) for each in event["deliveries"]] == [("waiting", 0)]
+    [delivery] = await page.until_delivered("k <1>")
+    assert (delivery["arrival"], delivery["deliveries"]) == ("waiting", 0)
 
 
 @pytest.mark.parametrize(
@@ -309,8 +323,13 @@ async def test_the_page_offers_all_of_it_to_a_browser(page: Page) -> None:
         await playwright.expect(said).to_contain_text("Committed ContactRenamed as number 1 of clicked")
         await playwright.expect(shown.locator("#recent")).to_contain_text("clicked", timeout=WATCHDOG_S * 1000)
         await page.until("clicked", ["published"])
-        await shown.get_by_role("button", name="Peek all").click()
-        await playwright.expect(said).to_contain_text("clicked")
+        await shown.get_by_role("button", name="Peek all").press("Enter")
+        message = said.locator("li", has_text="clicked")
+        await message.locator("summary", has_text="Properties and body").press("Enter")
+        await playwright.expect(message.locator("pre").last).to_contain_text("Jane")
+        await said.get_by_role("button", name="Close").press("Enter")
+        await playwright.expect(said).to_be_empty()
+        await playwright.expect(shown.get_by_role("button", name="Peek all")).to_be_focused()
         await shown.get_by_role("button", name="Make Service Bus busy").click()
         await playwright.expect(said).to_contain_text("refused with server-busy")
         await browser.close()

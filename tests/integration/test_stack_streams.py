@@ -8,9 +8,11 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from html import unescape
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from urllib.parse import quote
 
 import aiohttp
 import pytest
@@ -33,6 +35,7 @@ from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.backends.cosmos.backend import CosmosBackend
+from relay_operator.console.truncation import CONTENT
 from tests.support.leases import TriggerLeases
 
 FILE = """
@@ -210,6 +213,25 @@ async def test_an_event_is_sent_to_the_outbox_of_the_page_and_waits_at_its_desti
     assert re.findall("<bdi>([a-z])</bdi>", queue) == ["a"]
     # Two outboxes have this topic for a destination.
     assert sorted(re.findall("<bdi>([a-z])</bdi>", topic)) == ["d", "e", "o"]
+
+
+async def test_what_waits_is_peeked_with_the_beginning_of_its_content(served: Served) -> None:
+    for key, text in (("short", "<b>Oslo</b>"), ("long", "😀" * 10_000)):
+        await served.post("default", "send", key=key, action="Moved", data=json.dumps({"city": text}))
+    await served.relay()
+
+    html = await served.get("streams/default/local/peek?subscription=all")
+    contents = [unescape(each) for each in re.findall("<pre>(.*?)</pre>", html, re.DOTALL)]
+    properties, body, _, long = contents
+    assert (
+        json.loads(properties)["properties"] | {"subject": "Moved", "sessionId": "short"}
+        == json.loads(properties)["properties"]
+    )
+    assert json.loads(body)["city"] == "<b>Oslo</b>"
+    assert "<b>" not in html
+    assert (len(long), long[-1]) == (CONTENT, "…")
+    for nothing in ("none", "../../../domain-events/Subscriptions/all", "all/messages?"):
+        assert "No message waits" in await served.get(f"streams/default/local/peek?subscription={quote(nothing)}")
 
 
 async def test_the_demo_serves_the_page_of_each_stream_and_compares_its_counts(

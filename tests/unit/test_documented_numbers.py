@@ -17,6 +17,7 @@ import local.stack.command
 import outbox.errors
 import outbox.relayable
 import outbox.unit_of_work
+import outbox_emulators.servicebus.admin
 import relay.backends.cosmos.ages
 import relay.backends.sql.memory
 import relay.backends.sql.worker
@@ -104,6 +105,16 @@ CLAIMS: list[tuple[str, str, Any]] = [
     ("docs/writing-events.md", "At most ±({}", "2⁵³"),
     ("docs/writing-events.md", "at most {} bytes of UTF-8 together", outbox.relayable.MAX_PROPERTIES_BYTES),
     ("docs/writing-events.md", "| 864000: ten days |", outbox.unit_of_work.TEN_DAYS_S),
+    (
+        "packages/emulators/docs/edges.md",
+        "the {} messages that have waited longest",
+        outbox_emulators.servicebus.admin._WAITING,
+    ),
+    (
+        "packages/emulators/docs/edges.md",
+        "the first {} KiB of their bodies",
+        outbox_emulators.servicebus.admin._BODY_BYTES / 1024,
+    ),
 ]
 
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from base64 import b64decode
 from typing import Any, cast
 
 import aiohttp
 import pytest
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
+from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageProperties
 from azure.servicebus.exceptions import MessagingEntityDisabledError, ServiceBusError
 from proton import Delivery
 
 from outbox_emulators.faults import Fault, Faults
 from outbox_emulators.servicebus.acknowledgements import Acknowledgements, Outcome
 from outbox_emulators.servicebus.fault_plans import FaultKind, FaultPlan
+from outbox_emulators.servicebus.parsing import parse
 from outbox_emulators.servicebus.partitions import partition_of
 from outbox_emulators.servicebus.role import Role
 from packages.emulators.tests.servicebus.fakes import FakeClock
@@ -93,6 +96,40 @@ async def test_what_became_of_a_message_is_reported(
     assert (await get(admin, f"{path}?after={answer['change']}"))["messages"] == []
     assert (await get(admin, "/admin/entities"))["events/Subscriptions/all"]["completed"] == 1
     await get(admin, f"{path}?after=soon", status=400)
+
+
+async def test_what_waits_is_reported_with_the_beginning_of_its_body(
+    admin: aiohttp.ClientSession, client: ServiceBusClient
+) -> None:
+    # The 16 384th byte is the first of the two of a character.
+    long = "x" + "é" * 10_000
+    value = AmqpAnnotatedMessage(
+        value_body=long, properties=AmqpMessageProperties(message_id="value", group_id="s")
+    )
+    async with client.get_topic_sender("events") as sender:
+        for number in range(3):
+            message = ServiceBusMessage(long if number == 1 else "short", message_id=str(number), session_id="s")
+            message.application_properties = {"number": number}
+            await sender.send_messages(message)
+        await sender.send_messages(value)
+        await sender.send_messages([ServiceBusMessage("x", session_id="t") for _ in range(20)])
+    async with client.get_subscription_receiver("events", "all", session_id="s") as receiver:
+        [message] = await receiver.receive_messages(1, max_wait_time=5)
+        await receiver.complete_message(message)
+        # Its delivery makes it no later than those behind it.
+        [message] = await receiver.receive_messages(1, max_wait_time=5)
+        await receiver.abandon_message(message)
+
+    path = "/admin/entities/events/Subscriptions/all"
+    found = (await get(admin, f"{path}/waiting"))["messages"]
+    messages = [parse(b64decode(each["encoded"])) for each in found]
+    assert len(found) == 20
+    assert [each["message_id"] for each in found[:3]] == ["1", "2", "value"]
+    assert [each.body.decode() for each in messages[:3]] == [long[:8192], "short", ""]
+    assert [dict(each.application_properties) for each in messages[:2]] == [{"number": 1}, {"number": 2}]
+    counts = (await get(admin, "/admin/entities"))["events/Subscriptions/all"]
+    assert (counts["active"], counts["locked"], counts["completed"]) == (23, 0, 1)
+    assert "nobody" in (await get(admin, "/admin/entities/nobody/waiting", 404))["error"]
 
 
 @pytest.mark.parametrize("condition", ["amqp:not-allowed", "com.microsoft:argument-error"])

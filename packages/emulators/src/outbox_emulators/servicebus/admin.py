@@ -6,6 +6,7 @@ the header `Authorization`, which the service's clients send: an entity may be n
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
@@ -26,6 +27,10 @@ from outbox_emulators.servicebus.session_queue import SessionQueue
 from outbox_emulators.servicebus.status import Status
 
 DEFAULT_CONDITION = "amqp:not-allowed"
+
+# How many messages that wait are shown, and how much of the body of each.
+_WAITING = 20
+_BODY_BYTES = 16 * 1024
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -49,6 +54,7 @@ class Admin:
                 web.get("/admin/entities", self.entities),
                 web.get("/admin/entities/{name:.+}/sessions", self.sessions),
                 web.get("/admin/entities/{name:.+}/messages", self.messages),
+                web.get("/admin/entities/{name:.+}/waiting", self.waiting),
                 web.post("/admin/entities/{name:.+}/status", self.set_status),
                 web.post("/admin/refuse", self.refuse),
                 web.delete("/admin/refuse", self.stop_refusing),
@@ -109,6 +115,19 @@ class Admin:
             return problem(400, "after must be the number of a change, as an earlier answer had it")
         found = journal.after(after, request.query.get("session"))
         return web.json_response({"change": journal.change, "messages": [story.as_object() for story in found]})
+
+    async def waiting(self, request: web.Request) -> web.Response:
+        """Answer {"messages"}: those that have waited longest in a queue or subscription. Locks none.
+
+        Each has what `messages` says of it, and `encoded`: the message in AMQP, with the beginning of its body, in
+        Base64.
+        """
+        found = self._broker.namespace.outlet(request.match_info["name"]).messages.waiting(_WAITING)
+        messages = [
+            {**story.as_object(), "encoded": b64encode(entry.beginning(_BODY_BYTES)).decode()}
+            for story, entry in found
+        ]
+        return web.json_response({"messages": messages})
 
     async def set_status(self, request: web.Request) -> web.Response:
         """Take {"status": "Active" | "SendDisabled" | "ReceiveDisabled" | "Disabled"}; detach affected links."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from random import Random
 from uuid import UUID
@@ -65,6 +65,10 @@ class Entry:
         test_queue_by_queue_client_conn_str_receive_handler_peeklock).
         """
         return self.encode(lock.until_ms, delivery_annotations=_LOCK_TOKEN + _as_uuid(lock.token))
+
+    def beginning(self, most: int) -> bytes:
+        """Encode the message for delivery, with no more than this many bytes of its body."""
+        return replace(self, message=self.message.with_body_of(most)).encode()
 
     def encode(
         self, locked_until_ms: int | None = None, *, omit_body: bool = False, delivery_annotations: bytes = b""

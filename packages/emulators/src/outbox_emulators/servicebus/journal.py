@@ -91,6 +91,11 @@ class Journal:
         found.reverse()
         return [story for story in found if session_id is None or story.session_id == session_id]
 
+    def waiting(self, limit: int) -> list[tuple[int, Story]]:
+        """Return the messages that have waited longest, each with its sequence number; locked ones wait too."""
+        found = [each for each in self._stories.items() if each[1].fate is Fate.WAITING]
+        return sorted(found, key=lambda each: (each[1].accepted_ms, each[0]))[:limit]
+
     def _newest(self, change: int) -> Iterator[Story]:
         for story in reversed(self._stories.values()):
             if story.change <= change:

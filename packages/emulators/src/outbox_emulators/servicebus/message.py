@@ -209,6 +209,20 @@ class Message:
         body = (section.start for section in sections(self.bare) if section.code >= DATA)
         return replace(self, bare=self.bare[: next(body, len(self.bare))])
 
+    def with_body_of(self, most: int) -> Message:
+        """Return the message with the beginning of its body, of no more bytes than this.
+
+        A character of UTF-8 is not divided. A longer body that is a value or a sequence is left out.
+        """
+        without = self.without_body()
+        if self.size - without.size <= most:
+            return self
+        body = self.body
+        # A character ends where no continuation follows, of which it has three at most.
+        ends = (at for at in range(most, most - 4, -1) if not b"\x80" <= body[at : at + 1] < b"\xc0")
+        end = next(ends, most)
+        return replace(without, bare=without.bare + encode_section(DATA, codec.encode_binary(body[:end])))
+
     def encode(
         self,
         delivery_count: int,

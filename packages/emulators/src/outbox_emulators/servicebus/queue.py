@@ -12,7 +12,7 @@ from outbox_emulators.servicebus.deadlines import Deadlines
 from outbox_emulators.servicebus.entry import Entry, Lock, State
 from outbox_emulators.servicebus.errors import MessageLockLost, MessageNotFound, NotAllowed, ServiceBusError
 from outbox_emulators.servicebus.forwarding import Forward, on_its_way
-from outbox_emulators.servicebus.journal import Fate, Journal
+from outbox_emulators.servicebus.journal import Fate, Journal, Story
 from outbox_emulators.servicebus.locks import LockTable
 from outbox_emulators.servicebus.message import Message
 from outbox_emulators.servicebus.message_store import MessageStore
@@ -445,6 +445,11 @@ class MessageQueue:
     def peek(self, from_sequence_number: int, limit: int, session_id: str | None = None) -> list[Entry]:
         """Return messages in any state, from a sequence number on, without touching them."""
         return self._messages.peek(from_sequence_number, limit, self._timers.now(), session_id)
+
+    def waiting(self, limit: int) -> list[tuple[Story, Entry]]:
+        """Return the messages that have waited longest, without touching them."""
+        found = ((story, self._messages.get(number)) for number, story in self.journal.waiting(limit))
+        return [(story, entry) for story, entry in found if entry is not None]
 
     def counts(self) -> Counts:
         return self._messages.counts(len(self._locks))
