@@ -284,7 +284,9 @@ async def test_the_page_is_dark_where_the_system_is_and_still_where_motion_is_un
     assert await page.evaluate(f"{MOVING}.length") == 0
 
 
-async def test_recent_events_are_filtered_with_the_keyboard_alone(console: ConsolePage) -> None:
+@pytest.mark.parametrize("width", [1280, 390])
+async def test_recent_events_are_filtered_with_the_keyboard_alone(console: ConsolePage, width: int) -> None:
+    await console.page.set_viewport_size({"width": width, "height": 860})
     page = await console.open()
     await page.get_by_label("Stage").focus()
     await page.keyboard.type("quarantined")
