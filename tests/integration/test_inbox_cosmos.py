@@ -171,7 +171,7 @@ async def test_an_event_whose_count_is_deleted_meanwhile_comes_again(harness: In
 async def test_records_are_forgotten_in_a_container_of_hierarchical_keys() -> None:
     async with CosmosServer() as server, CosmosClient(server.endpoint, server.key) as client:
         database = await client.create_database("consumer")
-        paths = PartitionKey(["/tenant", "/partitionKey"], "MultiHash")
+        paths = PartitionKey(["/tenant", "/partitionKey"], kind="MultiHash")
         store = inbox.CosmosStore(await database.create_container("state", paths))
         async with store.once(message("a"), partition=["t", "k"]):
             pass
