@@ -164,7 +164,7 @@ class EmulatorTopic:
             ) from error
 
 
-def _delivery(subscription: str, story: Mapping[str, Any], *, again: bool) -> Delivery | None:
+def _delivery(subscription: str, story: Mapping[str, Any], *, again: bool = False) -> Delivery | None:
     """Return a message as the emulator reports it, or None if it has expired."""
     arrival = _ARRIVALS.get(story["fate"])
     if arrival is None:

@@ -66,7 +66,11 @@ CLAIMS = [
     ("infra/README.md", "not back to periodic", f"{LEARN}/cosmos-db/migrate-continuous-backup"),
     ("packages/emulators/docs/functions-host.md", "checkpointed and lost", f"{EXTENSIONS}/issues/716"),
     ("packages/emulators/docs/functions-host.md", "date-like strings", f"{EXTENSIONS}/pull/923"),
-    ("packages/emulators/docs/functions-host.md", "withholds the whole page", "azure-functions-dotnet-worker/issues/1226"),
+    (
+        "packages/emulators/docs/functions-host.md",
+        "withholds the whole page",
+        "azure-functions-dotnet-worker/issues/1226",
+    ),
 ]
 
 

@@ -22,7 +22,7 @@ def sentence(template: str, **values: object) -> str:
 def test_a_subscription_without_messages_is_named_as_one(name: str) -> None:
     said = sentence("peeked.html", subscription_name=name, messages=[])
 
-    assert said == f"No message waits at the subscription {name}."
+    assert said == f"No message waits at the subscription {name}. Close"
 
 
 def test_what_was_sent_ends_with_its_key() -> None:
