@@ -356,9 +356,14 @@ def _at(host: str, scheme: str, connection_string: str) -> str:
     return ";".join(f"{name}={value}" for name, value in parts.items())
 
 
-HANDLERS = ("azure.servicebus.aio._base_handler_async", "azure.servicebus.aio._async_utils")
-"""The loggers of azure-servicebus (7.15.0) for senders and receivers. For each one that is closed while it opens,
-they log tracebacks, and the error is raised too: in an outage, some for each sender of the pool and attempt."""
+HANDLERS = (
+    "azure.servicebus.aio._base_handler_async",
+    "azure.servicebus.aio._async_utils",
+    "azure.servicebus._pyamqp.aio._connection_async",
+)
+"""The loggers of azure-servicebus (7.15.0) for senders and receivers, and their connections. For each one that is
+closed while it opens, they log tracebacks and states, and the error is raised too: in an outage, some for each
+sender of the pool and attempt."""
 
 
 def quiet_libraries() -> None:
