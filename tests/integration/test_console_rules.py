@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -45,7 +45,8 @@ to = ["{to}"]
 """
 BEFORE, NOW = {"type": "domainEvent", "to": "default"}, {"type": "order", "to": "audit"}
 SQL_OUTBOX = f'[outboxes.default]\nfeed = "{TABLE}"\nshards = 1\n'
-START = int(time.time()) - 100
+# A time of the past, in seconds since 1970.
+START = 1_780_000_000
 
 SERVICEBUS = {"SERVICEBUS": "Endpoint=sb://n/;SharedAccessKeyName=k;SharedAccessKey=YQ=="}
 
@@ -53,9 +54,11 @@ SERVICEBUS = {"SERVICEBUS": "Endpoint=sb://n/;SharedAccessKeyName=k;SharedAccess
 class World:
     """An outbox with two streams, whose rules have changed."""
 
-    def __init__(self, environment: dict[str, str], folder: Path, outbox: str = "") -> None:
+    def __init__(
+        self, environment: dict[str, str], folder: Path, outbox: str = "", clock: Callable[[], float] = time.time
+    ) -> None:
         self.environment = environment | {"RELAY_FILE": str(folder / "relay.toml")}
-        self._file, self._outbox = folder / "relay.toml", outbox
+        self._file, self._outbox, self._clock = folder / "relay.toml", outbox, clock
         self.rules = [self.deployed(each)[0].rules for each in (BEFORE, NOW)]
 
     def deployed(self, file: dict[str, str]) -> list[Settings]:
@@ -80,18 +83,18 @@ class World:
 
     @asynccontextmanager
     async def observers(self) -> AsyncIterator[list[Observer]]:
-        """Those of `audit` and `default`, by the file of now."""
+        """Open an observer of `audit` and one of `default`, each with the rules of now."""
         made = []
         async with AsyncExitStack() as opened:
             for each in self.deployed(NOW):
                 backend = open_backend(each)
                 sources = Sources(backend.open_outbox(), InMemoryTopic(), backend.open_store())
                 opened.push_async_callback(sources.close)
-                made.append(Observer(sources))
+                made.append(Observer(sources, clock=self._clock))
             yield made
 
     async def explained(self, identifier: str) -> list[str]:
-        """The words of `explain` for each stream and an event, in the order of the streams."""
+        """Return the words of `explain` about an event, first for `audit`, then for `default`."""
         self.deployed(NOW)
         run = await relay_command(self.environment, "explain", identifier, "--key", "k")
         found = dict(re.findall(r"^stream (\w+), to .*: the event (is [\w ]+?)(?: \(|$)", run.out, re.MULTILINE))
@@ -99,7 +102,7 @@ class World:
 
 
 async def shown(observer: Observer) -> tuple[int | None, int | None, Sequence[str], Sequence[str]]:
-    """How many events are committed and accepted, and the recent and the key's with their stages."""
+    """Return the counts of committed and accepted events, and the stages in the recent events and the timeline."""
     snapshot = await observer.look()
     timeline = await observer.timeline("k", 10, data=False)
     assert [*snapshot.problems, *timeline.problems] == []
@@ -124,7 +127,7 @@ async def test_an_event_of_a_container_is_accepted_in_the_stream_of_its_time_alo
     async with CosmosServer(clock=clock) as server:
         specs = [*(container_argument(*each) for each in CONTAINERS), f"{DATABASE}/quarantine-audit:/partitionKey"]
         provision(server.account, [ContainerSpec.parse(each) for each in specs])
-        world = World({"COSMOS": server.connection_string, **SERVICEBUS}, tmp_path)
+        world = World({"COSMOS": server.connection_string, **SERVICEBUS}, tmp_path, clock=lambda: clock.now)
         async with CosmosClient.from_connection_string(server.connection_string) as client:
             leases = [TriggerLeases(client, prefix=prefix) for prefix in ("", "audit.")]
             await leases[0].data.create_item(event("e1", "k"))
@@ -173,9 +176,8 @@ async def test_what_got_its_position_after_the_rules_had_changed_does_not_wait_w
     sql: SqlDeployment, tmp_path: Path
 ) -> None:
     world = await created(sql, tmp_path)
-    before = int(time.time()) - 10
-    changed = world.timeline(before)
-    await world.store(Timeline(changed.generations[:1], before))
+    changed = world.timeline(START)
+    await world.store(Timeline(changed.generations[:1], START))
     sql.named("e1")
 
     async with world.observers() as [audit, default]:

@@ -21,6 +21,7 @@ from local.stack.supervisor import Stack
 from relay_operator.cli.shell import python
 from tests.support.browser import CHROMIUM, NO_CHROMIUM, launch
 from tests.support.stacks import running_stack
+from tests.support.waiting import look_again
 from tests.support.watchdog import WATCHDOG_S
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
@@ -51,24 +52,17 @@ class Page:
             found: list[dict[str, Any]] = (await answer.json())["events"]
             return found
 
-    async def until(self, key: str, stages: list[str]) -> list[dict[str, Any]]:
-        """Wait until the events of a key have these stages."""
+    async def until(
+        self, key: str, stages: list[str], *, are_at_subscriptions: bool = False
+    ) -> list[dict[str, Any]]:
+        """Wait until the events of a key have these stages, or also messages at the subscriptions."""
         async with asyncio.timeout(WATCHDOG_S):
             while True:
                 found = await self.events(key)
-                if [each["stage"] for each in found] == stages:
+                has_come = not are_at_subscriptions or all(each["deliveries"] for each in found)
+                if has_come and [each["stage"] for each in found] == stages:
                     return found
-                await asyncio.sleep(0.1)
-
-    async def until_delivered(self, key: str) -> list[dict[str, Any]]:
-        """Wait until the only event of a key is at subscriptions."""
-        async with asyncio.timeout(WATCHDOG_S):
-            while True:
-                [event] = await self.events(key)
-                if event["deliveries"]:
-                    found: list[dict[str, Any]] = event["deliveries"]
-                    return found
-                await asyncio.sleep(0.1)
+                await look_again()
 
     async def until_shown(self, text: str) -> str:
         """Wait until the page has this text; it looks while somebody asks for the state."""
@@ -111,7 +105,8 @@ async def test_an_event_is_sent_and_peeked_at_its_subscription(page: Page) -> No
     assert '"name":"Jane"' in shown.replace(" ", "")
     assert '"subject": "Renamed"' in shown
     # Peeking has locked nothing, and counts as no delivery.
-    [delivery] = await page.until_delivered("k <1>")
+    [event] = await page.until("k <1>", ["published"], are_at_subscriptions=True)
+    [delivery] = event["deliveries"]
     assert (delivery["arrival"], delivery["deliveries"]) == ("waiting", 0)
 
 

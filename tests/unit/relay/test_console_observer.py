@@ -158,7 +158,7 @@ async def test_an_event_that_turns_out_to_be_another_streams_is_not_counted(rela
     await relayed.observer.look()
     with relayed.observer.follow("k") as state:
         before = state()
-        # The relay has passed the first one, which is counted already, and nobody knows the last one.
+        # `a` was passed and is counted, and the console has never read the last one.
         relayed.outbox.elsewhere = [("k", "a"), ("k", "b"), ("k", "never read")]
         snapshot = await relayed.observer.look()
         assert state() != before
