@@ -81,6 +81,24 @@ def test_every_link_of_the_documentation_leads_somewhere(page: Path) -> None:
     assert broken_links(page) == []
 
 
+def off_the_site(page: Path, root: Path) -> list[str]:
+    """The targets of a page's links that are pages, but not of the site: `make docs` refuses them."""
+    targets = {path: (page.parent / path).resolve() for path, _ in links(page.read_text(encoding="utf-8")) if path}
+    return [path for path, target in targets.items() if target in {root / name for name in NOT_ON_THE_SITE}]
+
+
+def test_no_page_of_the_site_links_to_one_that_is_not_on_it(tmp_path: Path) -> None:
+    on_the_site = [page for page in PAGES if str(page.relative_to(ROOT)) not in NOT_ON_THE_SITE]
+
+    assert [(page, *found) for page in on_the_site if (found := off_the_site(page, ROOT))] == []
+    page = tmp_path / "docs/page.md"
+    page.parent.mkdir()
+    page.write_text(
+        "# Page\n[a](other.md) [b](../packages/outbox/README.md#c) `packages/outbox/README.md`\n", encoding="utf-8"
+    )
+    assert off_the_site(page, tmp_path) == ["../packages/outbox/README.md"]
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_test_that_the_documentation_names_exists(page: Path) -> None:
     named = set(re.findall(r"\btest_\w+\.py\b", page.read_text(encoding="utf-8")))
