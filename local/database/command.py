@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from local.database.server import PostgresFailed, PostgresServer
 from outbox_emulators.process import announce, announce_again, until_stopped
 
 
@@ -27,6 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 async def run(arguments: argparse.Namespace) -> int:
     """Serve until stopped: 0; 1 when the server cannot be started, with the reason on standard error."""
+    # Not before it is used: without the packages of an SQL source, its help can still be read.
+    from local.database.server import PostgresFailed, PostgresServer
+
     with ExitStack() as closing:
         folder = arguments.data
         if folder is None:

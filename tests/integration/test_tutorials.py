@@ -69,7 +69,7 @@ def test_a_consumer_has_its_effect_once(reader: Reader) -> None:
 
 
 @needs_shell
-def test_what_was_refused_reaches_its_subscription(reader: Reader) -> None:
+def test_what_was_set_aside_and_refused_is_sent_again(reader: Reader) -> None:
     reader.follow(FOLDER / "operate.md")
 
 

