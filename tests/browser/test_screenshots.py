@@ -1,4 +1,8 @@
-"""The pictures of the documentation, made where CONSOLE_SCREENSHOTS names a folder (docs/images)."""
+"""The pictures of the documentation.
+
+CONSOLE_SCREENSHOTS=docs/images makes them anew. Otherwise they are made in a folder of the test, and not compared:
+fonts and colours differ between machines.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +24,19 @@ from tests.support.console_page import SHOWN, Checker, ConsolePage, console_page
 from tests.support.console_states import states
 from tests.support.console_view import NOON, InMemoryView, busy, committed, delivered, history, removed, tracked
 
-FOLDER = os.environ.get("CONSOLE_SCREENSHOTS", "")
+IMAGES = Path(__file__).resolve().parents[2] / "docs/images"
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.asyncio(loop_scope="session"),
     pytest.mark.xdist_group("browser"),
-    pytest.mark.skipif(not FOLDER, reason="CONSOLE_SCREENSHOTS is not set"),
 ]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where the pictures are made."""
+    return Path(os.environ.get("CONSOLE_SCREENSHOTS") or tmp_path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +97,7 @@ PICTURES = {
 
 
 @pytest.mark.parametrize("name", PICTURES)
-async def test_pictures(browser: Browser, name: str) -> None:
+async def test_pictures(browser: Browser, name: str, folder: Path) -> None:
     picture = PICTURES[name]
     async with console_page(browser) as console:
         if name in ("released", "discarded"):
@@ -103,15 +112,16 @@ async def test_pictures(browser: Browser, name: str) -> None:
             await page.locator(selector).first.click()
         await expect(page.locator(picture.part or "body")).to_contain_text(picture.shows)
 
-        path = Path(FOLDER) / f"console-{name}.png"
+        path = folder / f"console-{name}.png"
         if picture.part:
             await page.locator(picture.part).screenshot(path=path, animations="disabled")
         else:
             await page.screenshot(path=path, animations="disabled")
         assert (console.complaints, console.elsewhere) == ([], [])
+        assert path.stat().st_size > 0
 
 
-async def test_picture_of_several_streams(browser: Browser) -> None:
+async def test_picture_of_several_streams(browser: Browser, folder: Path) -> None:
     views = {
         "default": InMemoryView(busy()),
         "orders": InMemoryView(_stale(), [history()]),
@@ -124,5 +134,13 @@ async def test_picture_of_several_streams(browser: Browser) -> None:
         console = ConsolePage(views["default"], await context.new_page(), address, Checker())
         page = await console.open()
         await expect(page.locator("body")).to_contain_text("It is not known since")
-        await page.screenshot(path=Path(FOLDER) / "console-streams.png", animations="disabled")
+        path = folder / "console-streams.png"
+        await page.screenshot(path=path, animations="disabled")
+        assert path.stat().st_size > 0
         await context.close()
+
+
+async def test_each_picture_of_the_documentation_is_made_here() -> None:
+    made = {f"console-{name}.png" for name in (*PICTURES, "streams")}
+
+    assert {path.name for path in IMAGES.glob("console-*.png")} == made
