@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import html
 import os
 import re
 import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import aiohttp
 import pytest
@@ -109,6 +111,21 @@ async def test_it_serves_a_page_without_its_services_until_it_is_stopped() -> No
 
     assert process.returncode == ExitCode.OK, error
     assert out == "Stopped.\n"
+
+
+async def test_the_commands_of_its_page_name_its_env_file(tmp_path: Path) -> None:
+    file = tmp_path / "relay.env"
+    file.write_text("".join(f"{name}={value}\n" for name, value in NOWHERE.items()), encoding="utf-8")
+    async with console("--env-file", str(file)) as process, aiohttp.ClientSession() as session:
+        address = await address_of(process)
+        async with session.get(f"{address}stream") as stream, asyncio.timeout(WATCHDOG_S):
+            commands: list[str] = []
+            while not commands:
+                line = (await stream.content.readline()).decode()
+                assert line, "the stream has ended"
+                commands = re.findall(r'data-copy="([^"]+)"', line)
+
+    assert [each for each in commands if f"--env-file {file}" not in html.unescape(each)] == []
 
 
 async def test_on_an_address_that_others_reach_it_asks_for_who_is_signed_in() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import html
 import json
 import os
+import re
 import sys
 from asyncio.subprocess import PIPE
 from dataclasses import dataclass
@@ -133,11 +135,24 @@ async def test_an_event_of_your_own_is_followed_to_its_subscription(shell: Shell
         assert summary.endswith(" ok, 0 warning, 0 unknown, 0 error"), check.out
         if source == "cosmos" and azurite.missing():  # with large events, there are two lines more
             assert summary in (ROOT / "docs" / "operators.md").read_text(encoding="utf-8").splitlines()
+        await assert_each_command_of_the_page_has_its_env_file(shell, url)
     finally:
         stopped = await shell.local("down")
     assert stopped.out == "Stopped.\n"
     assert (await shell.local("down")).out == "No local stack runs.\n"
     assert f"Start one with `{python()} -m local up --detach" in (await shell.local("send", "k", "A", code=2)).err
+
+
+async def assert_each_command_of_the_page_has_its_env_file(shell: Shell, url: str) -> None:
+    """A session id has at most 128 characters, so the page says what to do with an event of a longer key."""
+    key = "k" * 200
+    await shell.local("send", key, "TooLong")
+    await shell.local("watch", "--key", key, "--count", "1", "--timeout", "30")
+
+    commands = [html.unescape(each) for each in re.findall(r'data-copy="([^"]+)"', await page(url))]
+
+    assert any(" quarantine " in each for each in commands)
+    assert [each for each in commands if f"--env-file {shell.env_file}" not in each] == []
 
 
 async def assert_a_program_can_read_the_state(shell: Shell, url: str) -> None:
