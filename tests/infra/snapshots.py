@@ -14,11 +14,11 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
-from tests.infra.compiler import Compiler, Snapshot, read_parameters, read_parameters_of
+from tests.infra.compiler import Compiler, Snapshot, read_parameters
 from tests.infra.deployment import BicepError, Deployment, DeploymentFailure, read_snapshot
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -69,19 +69,12 @@ class Compiled:
         return self._compiler.snapshot(infra / template, {**of_file, **given})
 
     def parameters(self, infra: Path, file: str, environment: Mapping[str, str]) -> dict[str, Any]:
-        content = tuple((infra / name).read_text(encoding="utf-8") for name in (file, "relay.json"))
-        return dict(_read_parameters(infra / file, content, tuple(environment.items())))
+        if environment:
+            return read_parameters(infra / file, environment)
+        return self._compiler.parameters(infra / file)
 
     def parameters_of(self, text: str) -> dict[str, Any]:
-        return read_parameters_of(text)
-
-
-@cache
-def _read_parameters(
-    file: Path, _content: tuple[str, ...], environment: tuple[tuple[str, str], ...]
-) -> dict[str, Any]:
-    """Read a parameter file, once for each content: a test of mutations changes it."""
-    return read_parameters(file, dict(environment))
+        return self._compiler.parameters_of(text)
 
 
 class Recorded:
@@ -131,11 +124,11 @@ class Recorded:
             "compiler, and commit what it writes"
         )
         assert source_digests() == read_sources(), f"a file has changed: first run {COMMAND}"
-        if "template" not in wanted:
-            _write(PARAMETERS, [*read_all_parameters(), evaluate(wanted)])
-        else:
-            with Compiler() as compiler:
+        with Compiler() as compiler:
+            if "template" in wanted:
                 write_record(compiler, wanted["template"], wanted["file"], wanted["given"])
+            else:
+                _write(PARAMETERS, [*read_all_parameters(), evaluate(compiler, wanted)])
 
 
 def key_of(template: str, file: str, given: Given) -> str:
@@ -203,12 +196,13 @@ def write_record(compiler: Compiler, template: str, file: str, given: Given) -> 
     _write(path, take(compiler, template, file, given))
 
 
-def evaluate(wanted: Mapping[str, Any]) -> dict[str, Any]:
+def evaluate(compiler: Compiler, wanted: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters of a file or of a text, as they are recorded."""
+    source = Compiled(compiler)
     if "text" in wanted:
-        return {"text": wanted["text"], "parameters": read_parameters_of(wanted["text"])}
+        return {"text": wanted["text"], "parameters": source.parameters_of(wanted["text"])}
     file, environment = wanted["file"], wanted["environment"]
-    parameters = read_parameters(ROOT / "infra" / file, environment)
+    parameters = source.parameters(ROOT / "infra", file, environment)
     return {"file": file, "environment": environment, "parameters": parameters}
 
 
@@ -254,7 +248,7 @@ def main() -> None:
     with Compiler() as compiler:
         for file in parameter_files():
             snapshot_path(file).write_text(json.dumps(compiler.snapshot_of(ROOT / "infra" / file), indent=2))
-        _write(PARAMETERS, [evaluate(each) for each in read_all_parameters()])
+        _write(PARAMETERS, [evaluate(compiler, each) for each in read_all_parameters()])
         for path in records():
             known = json.loads(path.read_text(encoding="utf-8"))
             write_record(compiler, known["template"], known["file"], known["given"])
