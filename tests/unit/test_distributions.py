@@ -1,0 +1,95 @@
+"""The metadata of the distributions that are published, and that no other one can be."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml  # type: ignore[import-untyped]
+from packaging.requirements import Requirement
+
+from tests.support.pages import ROOT
+
+FOLDERS = sorted(file.parent for file in [*ROOT.glob("*/pyproject.toml"), *ROOT.glob("packages/*/pyproject.toml")])
+PRIVATE = "Private :: Do Not Upload"
+"""PyPI refuses a distribution with a classifier that begins with `Private ::`."""
+VERSION = "Programming Language :: Python :: "
+SDKS = {"azure-cosmos", "azure-servicebus"}
+"""Private parts of them are used."""
+
+
+def project(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return found
+
+
+PUBLISHED = [folder for folder in FOLDERS if PRIVATE not in project(folder)["classifiers"]]
+published = pytest.mark.parametrize("folder", PUBLISHED, ids=lambda folder: str(folder.relative_to(ROOT)))
+
+
+def pythons_of_ci() -> set[str]:
+    """Return the versions of Python that the tests run on in CI."""
+    jobs = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8"))["jobs"]
+    return {version for name in ("full", "unit") for version in jobs[name]["strategy"]["matrix"]["python"]}
+
+
+def requirements(of: dict[str, Any]) -> list[Requirement]:
+    """Return the requirements of a distribution and of its extras."""
+    lists = [of["dependencies"], *of.get("optional-dependencies", {}).values()]
+    return [Requirement(line) for lines in lists for line in lines]
+
+
+def test_the_distributions_that_a_tag_releases_are_published_and_no_others() -> None:
+    text = (ROOT / ".github/workflows/release.yml").read_text(encoding="utf-8")
+    tags = re.findall(r'"(\w+)-v\*"', text)
+
+    assert {folder.name for folder in PUBLISHED} == {*tags} - {"app"}
+    assert {project(folder)["name"] for folder in FOLDERS if folder not in PUBLISHED} == {"outbox-relay-operator"}
+
+
+@published
+def test_the_metadata_names_authors_and_status(folder: Path) -> None:
+    metadata = project(folder)
+    licence = (folder / "LICENSE").read_text(encoding="utf-8")
+
+    [author] = metadata["authors"]
+    assert author.keys() == {"name"}
+    assert f"{author['name']}\n" in licence
+    assert [each for each in metadata["classifiers"] if each.startswith("Development Status :: ")] == [
+        "Development Status :: 4 - Beta"
+    ]
+
+
+@published
+def test_the_metadata_names_the_pythons_of_ci_and_no_others(folder: Path) -> None:
+    metadata = project(folder)
+    named = {each.removeprefix(VERSION) for each in metadata["classifiers"] if each.startswith(VERSION)}
+
+    assert named == pythons_of_ci()
+    assert metadata["requires-python"] == f">={min(named, key=lambda each: int(each.partition('.')[2]))}"
+
+
+@published
+def test_the_files_that_the_metadata_names_exist(folder: Path) -> None:
+    metadata = project(folder)
+
+    assert "Typing :: Typed" in metadata["classifiers"]
+    assert len([*folder.rglob("py.typed")]) == 1
+    assert {*metadata["license-files"], metadata["readme"]} == {"LICENSE", "README.md"}
+    for name in ("LICENSE", "README.md"):
+        assert (folder / name).is_file()
+
+
+def test_sdks_whose_private_parts_are_used_have_an_upper_bound() -> None:
+    found = {
+        (folder.name, each.name, str(each.specifier))
+        for folder in PUBLISHED
+        for each in requirements(project(folder))
+        if each.name in SDKS
+    }
+
+    assert {name for _, name, _ in found} == SDKS
+    assert [each for each in found if "<" not in each[2]] == []
