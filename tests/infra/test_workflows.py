@@ -272,6 +272,15 @@ def test_a_tag_has_to_match_the_version_of_its_component(tag: str, folder: str, 
     assert compared(tag.format("99.0.0")) != 0
 
 
+def test_a_distribution_is_built_after_its_metadata_has_the_address_of_the_repository() -> None:
+    steps_of_build = read(ROOT / ".github/workflows/release.yml")["jobs"]["build"]["steps"]
+    of_distributions = [each["run"] for each in steps_of_build if "!startsWith" in each.get("if", "")]
+
+    [completing, building] = of_distributions
+    assert completing == 'python .ci/release_metadata.py "$FOLDER"'
+    assert "python -m hatchling build" in building
+
+
 def test_the_real_compiler_builds_every_template_and_shows_what_would_change(tmp_path: Path) -> None:
     workflow = read(ROOT / ".github/workflows/infra.yml")
     ran = [step.get("run", "") for step in workflow["jobs"]["build"]["steps"]]
