@@ -8,7 +8,6 @@ import re
 import shlex
 import subprocess
 import sys
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,13 +25,14 @@ _README = _PACKAGE / "README.md"
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The unpacked wheel."""
+    """The installed wheel, alone in a folder."""
     folder = tmp_path_factory.mktemp("wheel")
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
     subprocess.run(build, cwd=_PACKAGE, check=True, capture_output=True, timeout=WATCHDOG_S)
     (wheel,) = folder.glob("sql_changefeed-*.whl")
-    with zipfile.ZipFile(wheel) as content:
-        content.extractall(folder / "installed")
+    target = ["--target", str(folder / "installed"), "--no-compile"]
+    install = [sys.executable, "-m", "pip", "install", "--no-index", "--no-deps", *target, str(wheel)]
+    subprocess.run(install, check=True, capture_output=True, timeout=WATCHDOG_S)
     return folder / "installed"
 
 
@@ -65,6 +65,22 @@ def test_the_wheel_has_every_module_and_migration(installed: Path) -> None:
     show = "from changefeed.install import migrations; print(len(migrations('postgresql')))"
     migrations = (_PACKAGE / "postgresql" / "migrations").glob("*.sql")
     assert int(alone(installed, _ALONE + show)) == len(list(migrations))
+
+
+def test_the_installed_command_is_the_module_and_names_itself(installed: Path) -> None:
+    done = subprocess.run(
+        [installed / "bin" / "sql-changefeed", "--help"],
+        cwd=installed,
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(installed)},
+        capture_output=True,
+        text=True,
+        timeout=WATCHDOG_S,
+        check=False,
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("usage: sql-changefeed [-h] [--version] COMMAND ...\n")
+    assert "`sql-changefeed COMMAND --help`" in done.stdout
 
 
 # The examples of changefeed's README, run in their order in one database

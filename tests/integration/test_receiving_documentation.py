@@ -106,6 +106,35 @@ def test_the_wheel_contains_only_the_typed_package_and_its_licence(wheel: Path) 
     assert any(name.endswith("licenses/LICENSE") for name in names)
 
 
+def test_the_installed_command_is_the_module_and_names_itself(wheel: Path, tmp_path: Path) -> None:
+    install = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--no-index",
+        "--no-deps",
+        "--target",
+        str(tmp_path),
+        str(wheel),
+    ]
+    subprocess.run(install, check=True, capture_output=True, timeout=WATCHDOG_S)
+
+    done = subprocess.run(
+        [tmp_path / "bin" / "servicebus-inbox", "--help"],
+        cwd=tmp_path,
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=WATCHDOG_S,
+        check=False,
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("usage: servicebus-inbox [-h] [--version] COMMAND ...\n")
+    assert "`servicebus-inbox COMMAND --help`" in done.stdout
+
+
 async def test_the_consumer_of_the_page_counts_and_stops(wheel: Path, tmp_path: Path, entities: Entities) -> None:
     async with ServiceBusServer(entities) as server:
         loans = [event(f"e{key}", key, "BookLent", title="Frankenstein") for key in ("k1", "k2")]

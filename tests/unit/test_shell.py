@@ -15,6 +15,7 @@ from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
+from typing import NoReturn
 
 import pytest
 
@@ -24,6 +25,7 @@ import local.__main__
 import local.sending.command
 import outbox_emulators.__main__
 import relay_operator.cli.main
+from changefeed.errors import SetupError
 from local.sending.command import _next
 from local.sending.writer import Commit
 from local.stack import lock
@@ -282,6 +284,48 @@ def test_only_commands_are_completed(calling: Callable[[str], None]) -> None:
         "Run `.venv/bin/python -m relay check` (/usr/bin/python -m pip), .venv/bin/python -m changefeed status; "
         "a python -more"
     )
+
+
+SCRIPTS = {"sql-changefeed": "changefeed", "servicebus-inbox": "inbox"}
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+@pytest.mark.parametrize("words", [["--help"], ["KEY", "--nothing"]])
+def test_an_installed_command_names_itself(
+    name: str, words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", [f"some env/bin/{name}"])
+
+    with pytest.raises(SystemExit):
+        PROGRAMS[SCRIPTS[name]](words)
+
+    written = "".join(capsys.readouterr())
+    assert written.startswith(f"usage: {name} [-h]")
+    assert "python -m" not in written
+    if words == ["--help"]:
+        assert f"`{name} COMMAND --help`" in written
+    else:
+        assert f"\n{name}: error: " in written
+
+
+def test_an_installed_command_names_itself_in_advice(
+    calling: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(url: str) -> NoReturn:
+        raise SetupError("not installed. Install it: python -m changefeed install, and python -m relay check")
+
+    calling(".venv/bin/python")
+    monkeypatch.setattr(changefeed.cli, "connect", refused)
+    for argv, command in (
+        ("sql-changefeed.exe", "sql-changefeed"),
+        ("changefeed/__main__.py", ".venv/bin/python -m changefeed"),
+    ):
+        monkeypatch.setattr(sys, "argv", [argv])
+
+        assert changefeed.cli.main(["status", "--url", "postgresql://x"]) == 2
+
+        advice = f"not installed. Install it: {command} install, and .venv/bin/python -m relay check"
+        assert capsys.readouterr().err == f"error: {advice}\n"
 
 
 ENV_FILE = Path("my stacks/it's.env")

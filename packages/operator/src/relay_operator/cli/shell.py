@@ -22,6 +22,9 @@ from typing import Any, NoReturn, TextIO
 OUTPUT_CLOSED = 141
 """Exit code of a command whose output nobody reads any more: that of a program which SIGPIPE ends."""
 
+_SCRIPTS = {"sql-changefeed": "changefeed", "servicebus-inbox": "inbox"}
+"""Installed commands, and the modules that they run: the same programs as `python -m MODULE`."""
+
 _INVALID_CHOICE = re.compile(r"invalid choice: (['\"])(.*?)\1 ")
 
 
@@ -90,7 +93,10 @@ def python() -> str:
 
 
 def as_typed(text: str) -> str:
-    """Return the text with this Python in each of its commands `python -m …`."""
+    """Return the text with each `python -m …` as it is typed here: as the running script, or with this Python."""
+    script = Path(sys.argv[0]).stem
+    if script in _SCRIPTS:
+        text = re.sub(rf"(?<![\w./-])python -m {_SCRIPTS[script]}\b", script, text)
     return re.sub(r"(?<![\w./-])python -m (?=\w)", lambda _: f"{python()} -m ", text)
 
 
