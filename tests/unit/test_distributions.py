@@ -11,7 +11,7 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 from packaging.requirements import Requirement
 
-from tests.support.pages import ROOT
+from tests.support.pages import PAGES, ROOT
 
 FOLDERS = sorted(file.parent for file in [*ROOT.glob("*/pyproject.toml"), *ROOT.glob("packages/*/pyproject.toml")])
 PRIVATE = "Private :: Do Not Upload"
@@ -93,3 +93,18 @@ def test_sdks_whose_private_parts_are_used_have_an_upper_bound() -> None:
 
     assert {name for _, name, _ in found} == SDKS
     assert [each for each in found if "<" not in each[2]] == []
+
+
+def test_the_extras_that_the_pages_install_exist() -> None:
+    named = {
+        (folder, extra)
+        for page in PAGES
+        for folder, extras in re.findall(r"\./(?:packages/)?(\w+)\[([\w,]+)\]", page.read_text(encoding="utf-8"))
+        for extra in extras.split(",")
+    }
+    existing = {
+        (folder.name, extra) for folder in FOLDERS for extra in project(folder).get("optional-dependencies", {})
+    }
+
+    assert ("inbox", "blobs") in named
+    assert named - existing == set()
