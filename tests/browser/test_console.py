@@ -199,6 +199,22 @@ async def test_an_open_timeline_follows_its_key(console: ConsolePage) -> None:
         await expect(page.locator("#timeline li.event")).to_contain_text(text)
 
 
+async def test_the_rest_of_the_page_below_a_timeline_is_opened_with_the_keyboard(console: ConsolePage) -> None:
+    page = await console.open("contact-1")
+    await expect(page.locator(".headline")).to_be_visible()
+    await expect(page.locator("#timeline")).to_be_visible()
+    await expect(page.locator("#flow")).to_be_hidden()
+    await expect(page.locator("#quarantine")).to_be_hidden()
+
+    await page.get_by_text("The whole stream", exact=True).press("Enter")
+
+    await expect(page.locator("#flow")).to_be_visible()
+    # The stream reaches what is folded, and leaves it as its reader has it.
+    await console.view.count(committed=7)
+    await expect(page.locator("[sse-swap=committed] .big")).to_have_text("7")
+    await expect(page.locator("#quarantine")).to_be_visible()
+
+
 async def test_a_parked_key_has_the_command_that_releases_it(console: ConsolePage) -> None:
     key = "--it's parked"
     console.view.timelines[key] = Timeline(key, [], parked_since="2026-02-09T11:00:00+00:00")

@@ -100,6 +100,22 @@ async def test_an_outbox_that_cannot_be_read_is_named_in_the_timeline(client: Cl
     assert "it is away" in (await document.json())["problems"][0]["text"]
 
 
+@pytest.mark.parametrize(("query", "opened"), [("", False), ("&stage=accepted", True), ("&record=r1", True)])
+async def test_an_open_timeline_folds_the_rest_of_the_page_unless_its_query_chooses_there(
+    client: Client, query: str, opened: bool
+) -> None:
+    page = await (await client.get(f"/key?key=contact-1{query}")).text()
+
+    above, _, whole = page.partition("<summary>The whole stream</summary>")
+    assert above.rstrip().endswith('<details class="whole" open>' if opened else '<details class="whole">')
+    for shown in ('sse-swap="headline"', 'sse-swap="problems"', 'id="timeline"'):
+        assert shown in above
+        assert shown not in whole
+    for folded in ("flow", "history", "recent", "partitions", "quarantine", "removals", "dead-letters"):
+        assert f'id="{folded}"' in whole
+    assert "The whole stream" not in await (await client.get("/")).text()
+
+
 @pytest.mark.parametrize("shown", [False, True])
 async def test_the_data_of_events_is_shown_only_where_it_is_asked_for(view: InMemoryView, shown: bool) -> None:
     app = application(view, loopback, settings=ConsoleSettings(show_data=shown))
