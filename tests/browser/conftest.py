@@ -55,7 +55,8 @@ async def console(shared_console: ConsolePage) -> AsyncIterator[ConsolePage]:
     shared_console.checker.findings = FINDINGS
     state = busy()
     await shared_console.view.set(
-        **{each: getattr(state, each) for each in ("flow", "partitions", "subscriptions", "quarantine")},
+        **{each: getattr(state, each) for each in ("flow", "partitions", "subscriptions")},
+        **{each: getattr(state, each) for each in ("quarantine", "parked_keys")},
         **{
             each: getattr(state, each)
             for each in ("dead_letters", "recent", "problems", "obstacles", "known", "history", "removals")

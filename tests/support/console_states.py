@@ -86,6 +86,7 @@ def states() -> Mapping[str, Snapshot]:
             quarantine=[QuarantineGroup("partition-key-not-string", 1_000_000, records)],
             dead_letters=[DeadLetterGroup("s" * 50, LONG, 1_000_000, [letter])],
             recent=[tracked(each, Stage.QUARANTINED, id=LONG) for each in events],
+            parked_keys=[f"{LONG_KEY}{number}" for number in range(20)],
         ),
     }
 

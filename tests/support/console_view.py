@@ -237,6 +237,7 @@ def busy() -> Snapshot:
             removed(4, Outcome.DISCARDED, "contact-12", why="a test order"),
             removed(3, Outcome.RELEASED, "contact-7"),
         ],
+        parked_keys=["contact-99"],
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from relay.backends.findings import Finding
+from relay.backends.outbox import key_name
 from relay.core.errors import StoreError
 from relay.core.holds import parked_marker_item
 from relay_operator.console.model import DeadLetterGroup, Subscription
@@ -115,6 +116,20 @@ async def test_records_are_grouped_when_their_number_changes_and_now_and_then(re
 
     relayed.now += 31
     assert await shown() == [("key-parked", 2)]
+
+
+async def test_the_first_parked_keys_are_named_as_long_as_they_are_parked(relayed: Deployment) -> None:
+    for number in reversed(range(23)):
+        relayed.items.put(parked_marker_item(f"k{number:02}", "r0"))
+    relayed.items.put(parked_marker_item("a" * 2000, "r0"))
+
+    first = await relayed.observer.look()
+    relayed.items.take("parked", "k00")
+    second = await relayed.observer.look()
+
+    long = key_name("a" * 2000)
+    assert (first.flow.parked, first.parked_keys) == (24, (long, *(f"k{number:02}" for number in range(19))))
+    assert (second.flow.parked, second.parked_keys) == (23, (long, *(f"k{number:02}" for number in range(1, 20))))
 
 
 async def test_dead_letters_are_peeked_when_their_number_changes_and_now_and_then(relayed: Deployment) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -98,6 +99,22 @@ async def test_an_outbox_that_cannot_be_read_is_named_in_the_timeline(client: Cl
     assert page.status == document.status == 200
     assert "the outbox cannot be read: it is away" in await page.text()
     assert "it is away" in (await document.json())["problems"][0]["text"]
+
+
+@pytest.mark.parametrize(("number", "more"), [(2, ""), (1025, ", and 1\u202f023 more")])
+async def test_parked_keys_are_links_to_their_timelines(
+    client: Client, view: InMemoryView, number: int, more: str
+) -> None:
+    await view.set(flow=Flow(NOON, parked=number), quarantine=[], parked_keys=["a&b <1>", "c"])
+
+    section = (await (await client.get("/")).text()).partition('id="quarantine"')[2].partition("</section>")[0]
+
+    assert re.findall('<a class="mono" href="([^"]+)"', section) == ["/key?key=a%26b%20%3C1%3E", "/key?key=c"]
+    assert "<bdi>a&amp;b &lt;1&gt;</bdi></a>, <a" in section
+    assert f"<bdi>c</bdi></a>{more}.</p>" in section
+    assert "Empty." not in section
+    await view.set(flow=Flow(NOON, parked=0), parked_keys=[])
+    assert "Parked keys:" not in await (await client.get("/")).text()
 
 
 @pytest.mark.parametrize(("query", "opened"), [("", False), ("&stage=accepted", True), ("&record=r1", True)])

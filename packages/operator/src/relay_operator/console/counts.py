@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -26,6 +27,9 @@ _DEAD_LETTERS = "dead letters of "
 # Maximum number of records that are read with their reasons; beyond it, each reason is counted separately.
 _RECORDS = 1000
 
+# Maximum number of parked keys that are shown by name.
+_PARKED_KEYS = 20
+
 # Records, and dead letters with their bodies, are read when their number has changed, and after this many seconds.
 _AGAIN_S = 30.0
 
@@ -38,7 +42,7 @@ class Counts:
 
     Attributes:
         records: Records in quarantine; `groups` are those of each reason, the most frequent first.
-        parked: Parked keys.
+        parked: Number of parked keys; `parked_keys` are the first of them by name.
         subscriptions: By name.
         attempts: The current attempt of each partition that is retried or withheld.
         removals: The records that operators have removed from quarantine.
@@ -51,6 +55,7 @@ class Counts:
         self._clock = clock
         self.records: int | None = None
         self.parked: int | None = None
+        self.parked_keys: Sequence[str] = ()
         self.groups: Sequence[QuarantineGroup] = ()
         self.subscriptions: Sequence[Subscription] = ()
         self.attempts: Mapping[str, Attempt] = {}
@@ -124,6 +129,7 @@ class Counts:
             total = await self._sources.items.count(Filter())
             self._parked = (await self._sources.items.holds()).parked
             self.parked, self.records, counted = len(self._parked), total, True
+            self.parked_keys = tuple(map(key_name, heapq.nsmallest(_PARKED_KEYS, self._parked)))
             self._freshness.note(Part.QUARANTINE, at, whole=True)
             if self._grouped.is_due(total, at):
                 self.groups = await self._read_groups(total)

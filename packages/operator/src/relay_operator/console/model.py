@@ -210,6 +210,7 @@ class Snapshot:
         known: When each figure was known, by its name here or in `flow`.
         history: The last hour, as far as it was observed.
         removals: The records that operators removed last from quarantine, the newest first, at most fifty.
+        parked_keys: The first parked keys by name, at most twenty; `flow` has their number.
     """
 
     number: int
@@ -226,6 +227,7 @@ class Snapshot:
     known: Mapping[str, Known] = field(default_factory=dict)
     history: History = field(default_factory=History)
     removals: Sequence[RemovedRecord] = ()
+    parked_keys: Sequence[str] = ()
 
     @property
     def no_latency(self) -> str | None:

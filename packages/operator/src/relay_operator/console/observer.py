@@ -244,6 +244,7 @@ class Observer:
             known=self._freshness.figures(),
             history=self._history(flow, now),
             removals=counts.removals.latest,
+            parked_keys=counts.parked_keys,
         )
 
     def _history(self, flow: Flow, now: float) -> History:
