@@ -29,6 +29,9 @@ _WITHOUT = {
 
 _ADD = "quarantine add"
 
+AZURE_CLI = "az"
+"""The program of a remedy that is a command of the Azure CLI."""
+
 
 def shell_word(text: str) -> str:
     """Return a word that shells read alike, and that `parsed_word` reads as `text`.
@@ -94,7 +97,7 @@ class Remedy:
         chosen: Options whose values are texts of others, with their names.
         source: The outbox that it is about; None for that of the reader.
         stream: The stream that it is about; None for that of the reader.
-        program: The module that has the command. Only `relay` takes the options of an invocation.
+        program: The module that has the command, or AZURE_CLI. Only `relay` takes the options of an invocation.
     """
 
     command: str
@@ -107,7 +110,8 @@ class Remedy:
 
     def render(self, by: Invocation) -> str:
         """Return the command line that the reader pastes into a shell."""
-        words = [by.python, "-m", self.program, self.command]
+        start = [] if self.program == AZURE_CLI else [by.python, "-m"]
+        words = [*start, self.program, self.command]
         if self.program == "relay":
             words += [f"--env-file {shlex.quote(file)}" for file in by.env_files]
             words += self._choice("source", self.source or by.source)

@@ -83,7 +83,10 @@ REMEDIES = {
     "a page withheld": ("MaxDepth of 64 has been exceeded", "python -m relay check --scan"),
     "nobody reads": ("See whether the app or the worker runs", "python -m relay check"),
     "a stale lock": ("Delete that document, then set time to live to on", "python -m relay check"),
-    "a topic disabled": ("is Disabled. Set its status to Active.", "python -m relay check"),
+    "a topic disabled": (
+        "is Disabled. Set its status to Active: az servicebus",
+        f"--namespace-name=sbns-relay --name={LONG}",
+    ),
     "long names": ("Correct the consumer", f"deadletters list --subscription={'s' * 50} --reason={LONG}"),
     "at work": ("4 records in quarantine", "python -m relay quarantine list"),
 }

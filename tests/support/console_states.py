@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from relay.backends.findings import Finding
+from relay.config.settings import Settings
 from relay.core.remedy import set_aside
 from relay_operator.console.freshness import FIGURES, Part
 from relay_operator.console.model import (
@@ -24,6 +25,7 @@ from relay_operator.console.model import (
     Subscription,
     Timeline,
 )
+from relay_operator.entity_status import set_active
 from tests.support.console_view import NOON, busy, committed, current, delivered, record, tracked
 
 LONG = "x" * 120
@@ -36,6 +38,14 @@ _REFUSED = (
     f"To set it aside: {LONG_KEY_COMMAND}"
 )
 _WITHHELD = f"The reader's MaxDepth of 64 has been exceeded. Path '[0].data{'.a' * 62}', line 1, position 1000."
+
+
+def _of_topic(name: str) -> Settings:
+    names = {
+        "COSMOS__accountEndpoint": "https://a.documents.azure.com:443/",
+        "SERVICEBUS__fullyQualifiedNamespace": "sbns-relay.servicebus.windows.net",
+    }
+    return replace(Settings.from_environment(names), servicebus_topic=name)
 
 
 def _partition(**changes: Any) -> Partition:
@@ -77,7 +87,7 @@ def states() -> Mapping[str, Snapshot]:
         "nobody reads": replace(calm, flow=flow, partitions=[_partition(name=LONG, owner=None, position=None)]),
         "a stale lock": replace(calm, obstacles=[lock]),
         "a topic disabled": replace(
-            calm, obstacles=[Finding.error(f"the topic '{LONG}' is Disabled", "Set its status to Active.")]
+            calm, obstacles=[Finding.error(f"the topic '{LONG}' is Disabled", set_active(_of_topic(LONG)))]
         ),
         "long names": replace(
             calm,

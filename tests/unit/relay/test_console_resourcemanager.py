@@ -175,6 +175,25 @@ async def test_the_console_counts_there_if_the_address_is_set(monkeypatch: pytes
     assert [(each.name, each.active) for each in found] == [("a", 2), ("b", 1)]
 
 
+async def test_a_topic_that_is_disabled_has_its_resource_group_in_the_remedy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Identity, "credential", lambda _: Credential())
+    monkeypatch.setattr("relay_operator.console.resourcemanager.topic_address", lambda address: address)
+    settings = Settings.from_environment(BY_IDENTITY)
+    async with serving(lambda _: web.json_response({"properties": {"status": "Disabled"}})) as address:
+        topic = ServiceBusTopic(settings, {"CONSOLE_TOPIC_URL": f"{address}{PATH}"})
+        try:
+            [found] = await topic.obstacles()
+        finally:
+            await topic.close()
+
+    assert found.remedy == (
+        "Set its status to Active: az servicebus topic update --status Active --resource-group=g "
+        f"--namespace-name=n --name={settings.servicebus_topic}"
+    )
+
+
 @pytest.mark.parametrize(
     "value",
     [

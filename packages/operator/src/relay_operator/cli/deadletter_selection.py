@@ -171,7 +171,7 @@ async def explained(settings: Settings, subscription: str) -> AsyncIterator[None
     try:
         yield
     except (AzureError, OSError) as error:
-        raise receiving_refused(error, ReceivingEntity.of(settings, subscription)) from error
+        raise receiving_refused(error, settings, subscription) from error
 
 
 async def find(

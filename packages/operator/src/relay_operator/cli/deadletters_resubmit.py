@@ -30,7 +30,6 @@ from relay_operator.cli.deadletter_selection import (
 from relay_operator.cli.servicebus_checks import ServiceBusFacts, duplicate_window, receiving_refused
 from relay_operator.cli.terminal import ExitCode, Result, Terminal
 from relay_operator.deadletters.letter import DeadLetter, iso
-from relay_operator.deadletters.receiving_entity import ReceivingEntity
 from relay_operator.deadletters.resubmission import Fate, Resubmission
 
 EXAMPLES = """\
@@ -153,7 +152,7 @@ async def _publish(
         async with Resubmission(settings, subscriptions, wait_s) as resubmission:
             await resubmission.run(letters)
     except (AzureError, OSError) as error:
-        raise receiving_refused(error, ReceivingEntity.of(settings, subscriptions[0])) from error
+        raise receiving_refused(error, settings, subscriptions[0]) from error
     return resubmission.fates, resubmission.errors
 
 

@@ -40,7 +40,7 @@ from relay.core.errors import DestinationSettings, OperationError, ServiceError,
 from relay.core.times import format_duration, parse_duration
 from relay.servicebus.refusals import amqp_condition, classify
 from relay_operator.deadletters.receiving_entity import ReceivingEntity
-from relay_operator.entity_status import status_finding
+from relay_operator.entity_status import set_active, status_finding
 
 T = TypeVar("T")
 
@@ -210,14 +210,15 @@ def cannot_list(settings: Settings, gap: Gap) -> OperationError:
     return UsageError(f"{said} with these rights ({gap.said})")
 
 
-def receiving_refused(error: Exception, outlet: ReceivingEntity) -> OperationError:
+def receiving_refused(error: Exception, settings: Settings, name_of_entity: str) -> OperationError:
     """Return the error of a command that may not, or cannot, receive from a subscription or a queue."""
+    outlet = ReceivingEntity.of(settings, name_of_entity)
     name = str(outlet)
     if names_missing_entity(error):
         remedy = "Create it" if outlet.subscription is None else "Give an existing one"
         return UsageError(f"{name} does not exist. {remedy}, or correct {outlet.named_by.entity}.")
     if isinstance(error, MessagingEntityDisabledError):
-        return UsageError(f"{name} is disabled for receiving. Set its status to Active.")
+        return UsageError(f"{name} is disabled for receiving. ", set_active(settings, outlet.subscription))
     if amqp_condition(error) == "amqp:not-allowed":
         return UsageError(
             f"{name} does not require sessions, so it delivers messages out of order. Sessions cannot be turned "
@@ -259,7 +260,7 @@ def check_servicebus(facts: ServiceBusFacts, settings: Settings, required: Requi
     if isinstance(facts.topic, Gap):
         yield _unread(subject, facts.topic, settings, sendable=not isinstance(facts.sending, Gap))
         return
-    yield _status(subject, facts.topic.status, Level.ERROR)
+    yield _status(subject, facts.topic.status, Level.ERROR, set_active(settings))
     yield _duplicate_detection(subject, facts.topic, settings, required.min_window)
     yield _partitioning(subject, facts.topic.enable_partitioning, facts.sending)
     yield from _ttl(subject, facts.topic.default_message_time_to_live, required)
@@ -277,7 +278,7 @@ def check_servicebus(facts: ServiceBusFacts, settings: Settings, required: Requi
             "Create a subscription that requires sessions for each consumer.",
         )
     for subscription in facts.subscriptions:
-        yield from _subscription(subscription, required)
+        yield from _subscription(subscription, settings, required)
 
 
 def _subject(settings: Settings) -> str:
@@ -345,8 +346,10 @@ def _not_reported(subject: str, question: str) -> Finding:
     )
 
 
-def _status(subject: str, status: Any, otherwise: Level) -> Finding:
-    return _not_reported(subject, "its status") if status is None else status_finding(subject, status, otherwise)
+def _status(subject: str, status: Any, otherwise: Level, remedy: str) -> Finding:
+    if status is None:
+        return _not_reported(subject, "its status")
+    return status_finding(subject, status, otherwise, remedy)
 
 
 def _duration(value: timedelta | str | None) -> timedelta | None:
@@ -442,9 +445,11 @@ def _ttl(subject: str, reported: timedelta | str | None, required: Requirements)
         )
 
 
-def _subscription(subscription: SubscriptionProperties, required: Requirements) -> Iterator[Finding]:
+def _subscription(
+    subscription: SubscriptionProperties, settings: Settings, required: Requirements
+) -> Iterator[Finding]:
     subject = f"subscription '{subscription.name}'"
-    yield _status(subject, subscription.status, Level.WARNING)
+    yield _status(subject, subscription.status, Level.WARNING, set_active(settings, subscription.name))
     yield from _receiving(subject, subscription)
     yield from _ttl(subject, subscription.default_message_time_to_live, required)
 

@@ -109,7 +109,7 @@ async def open_session(
                 await receiver.__aenter__()
             except (AzureError, OSError) as error:
                 await receiver.close()
-                raise receiving_refused(error, outlet) from error
+                raise receiving_refused(error, settings, subscription) from error
             renewer.register(receiver, receiver.session, max_lock_renewal_duration=hold_s + _RENEWAL_MARGIN_S)
             return receiver
 

@@ -136,6 +136,11 @@ def lines(text: str) -> str:
     return "\n".join(visible(line.expandtabs(2)) for line in text.splitlines())
 
 
+def commands_in(text: str | None) -> list[Remedy]:
+    """Return the commands that a sentence has as values."""
+    return [part for part in text.parts if isinstance(part, Remedy)] if isinstance(text, Sentence) else []
+
+
 def set_aside_commands(error: str | None) -> list[Remedy]:
     """Return the commands that an error names for events that block their keys, with whole ids and keys."""
     found = map(set_aside_at_end, (error or "").split("\n"))

@@ -49,7 +49,7 @@ _MOST_GROUPS = 20
 _NUMBERS = ("count", "milliseconds", "rate", "span")
 _TIMES = ("clock", "date", "iso", "written")
 _TEXTS = ("lines", "marked", "prose", "sentence", "short", "visible")
-_FILTERS = (*_NUMBERS, *_TIMES, *_TEXTS, "set_aside_commands")
+_FILTERS = (*_NUMBERS, *_TIMES, *_TEXTS, "commands_in", "set_aside_commands")
 
 _TRACE_ID = "{trace_id}"
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-(?P<trace>[0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")

@@ -30,6 +30,7 @@ _NAMESPACE = (
     r"namespaces/[^/?#]+"
 )
 _TOPIC = re.compile(rf"(?P<namespace>{_NAMESPACE})/topics/[^/?#]+", re.IGNORECASE)
+_GROUP = re.compile(r"/resourceGroups/(?P<group>[^/]+)/", re.IGNORECASE)
 _OTHER = re.compile(_NAMESPACE, re.IGNORECASE)
 # https://learn.microsoft.com/rest/api/servicebus/controlplane-stable/subscriptions/list-by-topic
 # https://learn.microsoft.com/rest/api/servicebus/controlplane-stable/queues/get
@@ -105,6 +106,12 @@ class ResourceManager:
         parts = urlsplit(topic)
         self._origin = f"{parts.scheme}://{parts.netloc}/"
         self._session: aiohttp.ClientSession | None = None
+
+    @property
+    def group(self) -> str | None:
+        """The resource group of the namespace; None if the address does not say it."""
+        found = _GROUP.search(self._topic)
+        return None if found is None else unquote(found["group"])
 
     async def subscriptions(self) -> list[Subscription]:
         """Return each subscription with its messages and dead letters, or the queue with its own.

@@ -48,7 +48,7 @@ from relay_operator.console.resourcemanager import resource_manager, variable_of
 from relay_operator.console.truncation import DETAIL, REASON, optional
 from relay_operator.deadletters import letter, sdk
 from relay_operator.deadletters.receiving_entity import ReceivingEntity
-from relay_operator.entity_status import status_finding
+from relay_operator.entity_status import set_active, status_finding
 
 # Maximum number of dead letters that are read.
 PEEKED = 200
@@ -111,12 +111,15 @@ class ServiceBusTopic:
 
     async def obstacles(self) -> Sequence[Finding]:
         """See ports.Topic. One request."""
+        group: str | None = None
         if self._resource_manager:
+            group = self._resource_manager.group
             status: object = await self._resource_manager.status()
         else:
             with self._explaining("its status cannot be read", self._manage):
                 status = await self._status()
-        finding = status_finding(self._settings.destination, status, Level.ERROR)
+        remedy = set_active(self._settings, group=group)
+        finding = status_finding(self._settings.destination, status, Level.ERROR, remedy)
         return [] if finding.level is Level.OK else [finding]
 
     async def _status(self) -> object:
