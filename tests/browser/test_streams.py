@@ -54,6 +54,7 @@ async def test_the_page_of_all_streams_shows_each_and_leads_to_each(browser: Bro
         await page.locator("#key").fill("contact-1")
         await page.keyboard.press("Enter")
         await expect(page.locator("#timeline .event").first).to_be_visible()
+        await page.get_by_text("The whole stream", exact=True).click()
         await page.get_by_role("button", name="Run the check").click()
         await expect(page.locator("#findings .findings li")).to_have_count(4)
         await page.get_by_role("link", name="All streams").click()
