@@ -146,11 +146,13 @@ class Operator:
 
     def _due(self) -> list[EventName]:
         patience_s = 0.0 if self.hasty else _PATIENT_S
+        # A union of both sets would be made for each of them, of all events so far.
         return [
             name
             for name, each in self.named.items()
-            if name[1] not in self.aside.ordered | self.history.processed
-            and each.last_s - each.first_s >= patience_s
+            if each.last_s - each.first_s >= patience_s
+            and name[1] not in self.aside.ordered
+            and name[1] not in self.history.processed
         ][:_AT_ONCE]
 
     async def _order(self, name: EventName) -> None:

@@ -129,7 +129,7 @@ class History:
         else:
             self._wrong(Wrong.MISSING, "the leases have not come to rest")
         for change in self.container.changes:
-            if change.number not in self.published | self.leases.skipped:
+            if change.number not in self.published and change.number not in self.leases.skipped:
                 self._wrong(Wrong.MISSING, f"{_name(change)} was never published")
 
     def _is_over(self) -> bool:
@@ -167,7 +167,7 @@ class History:
 
     def _stop(self, change: Change) -> None:
         """Judge that an event is not sent, by an attempt that succeeds."""
-        if change.number not in self.published | self.leases.skipped:
+        if change.number not in self.published and change.number not in self.leases.skipped:
             self._wrong(Wrong.MISSING, f"{_name(change)} was dropped, and nobody has published it")
 
     def _publish(self, host: str, lease: Lease, change: Change) -> None:
