@@ -22,7 +22,7 @@ MAX_LINE = 80
 # Subjects that git writes, and those of commits that are squashed into another one before they are pushed.
 _BY_GIT = re.compile(r'Merge |Revert "|(fixup|squash|amend)! ')
 _TO_SQUASH = re.compile(r"(fixup|squash|amend)! ")
-_SUBJECT = re.compile(r"[a-z][a-z0-9_., /-]*: (?P<verb>[a-z][a-z-]*)( .*)?")
+_SUBJECT = re.compile(r"[a-z][a-z0-9_. /-]*: (?P<verb>[a-z][a-z-]*)( .*)?")
 # Verbs that end like another form: "added", "adding", "adds".
 _NOT_IMPERATIVE = re.compile(r"\w+(ed|ing|[^s]s)")
 _IMPERATIVE = {"bring", "embed", "exceed", "feed", "focus", "need", "proceed", "seed", "shed", "speed", "succeed"}
