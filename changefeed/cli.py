@@ -123,7 +123,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     common.add_argument("--json", action="store_true", help="print one JSON object")
     parser = _Parser(
-        prog=shell.as_typed("python -m changefeed"),
+        prog="python -m changefeed",
         description="Set up ordered feeds of what transactions committed, and read them.",
         epilog=f"`python -m changefeed COMMAND --help` describes each command.\n\n{_EXIT_CODES}",
         formatter_class=argparse.RawDescriptionHelpFormatter,

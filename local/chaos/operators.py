@@ -146,7 +146,7 @@ class Operator:
 
     def _due(self) -> list[EventName]:
         patience_s = 0.0 if self.hasty else _PATIENT_S
-        # A union of both sets would be made for each of them, of all events so far.
+        # Not in their union, which would be built anew for each name.
         return [
             name
             for name, each in self.named.items()

@@ -64,13 +64,13 @@ _KEPT = ("PATH", "HOME", "TMPDIR", "DOTNET_BUNDLE_EXTRACT_BASE_DIR")
 _DOTNET = {
     # Without libicu, it formats in the same way everywhere.
     "DOTNET_SYSTEM_GLOBALIZATION_INVARIANT": "1",
-    # To optimise by a profile takes more than it saves here: a third of the processor time.
+    # Profile-guided optimisation took a third of the processor time of 40 snapshots.
     "DOTNET_TieredPGO": "0",
 }
 
 
 def _environment() -> dict[str, str]:
-    """The compiler's environment. Unset, every variable that a parameter file reads has its default."""
+    """Return the compiler's environment, in which the variables of parameter files have their defaults."""
     return {**{name: value for name, value in os.environ.items() if name in _KEPT}, **_DOTNET}
 
 
@@ -87,7 +87,7 @@ def read_parameters(file: Path, environment: Mapping[str, str]) -> dict[str, Any
 
 
 def _values(parameters: str) -> dict[str, Any]:
-    """The values in a file of parameters as Azure Resource Manager reads it."""
+    """Return the values of a JSON parameter file of Azure Resource Manager."""
     return {name: each["value"] for name, each in json.loads(parameters)["parameters"].items()}
 
 
@@ -146,7 +146,9 @@ class Compiler:
         return snapshot
 
     def parameters(self, file: Path) -> dict[str, Any]:
-        """The parameters that a .bicepparam file sets, without environment variables. Compiles a content once.
+        """Return the parameters that a .bicepparam file sets without environment variables.
+
+        It compiles each content once.
 
         Raises:
             BicepError: The compiler rejects the file.
@@ -158,7 +160,7 @@ class Compiler:
             if not result["success"]:
                 raise BicepError(self._problems(file, result))
             self._parameters[content] = _values(result["parameters"])
-        return self._parameters[content]
+        return dict(self._parameters[content])
 
     def parameters_of(self, text: str) -> dict[str, Any]:
         """The parameters that the text of a parameter file sets, of whichever template.

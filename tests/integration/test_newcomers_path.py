@@ -144,7 +144,7 @@ async def test_an_event_of_your_own_is_followed_to_its_subscription(shell: Shell
 
 
 async def assert_each_command_of_the_page_has_its_env_file(shell: Shell, url: str) -> None:
-    """A session id has at most 128 characters, so the page says what to do with an event of a longer key."""
+    """Check the commands for an event that is in quarantine, as its key is too long for a session id."""
     key = "k" * 200
     await shell.local("send", key, "TooLong")
     await shell.local("watch", "--key", key, "--count", "1", "--timeout", "30")

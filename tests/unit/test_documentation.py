@@ -82,7 +82,7 @@ def test_every_link_of_the_documentation_leads_somewhere(page: Path) -> None:
 
 
 def off_the_site(page: Path, root: Path) -> list[str]:
-    """The targets of a page's links that are pages, but not of the site: `make docs` refuses them."""
+    """Return the links of a page to pages that are not on the site, which `make docs` refuses."""
     targets = {path: (page.parent / path).resolve() for path, _ in links(page.read_text(encoding="utf-8")) if path}
     return [path for path, target in targets.items() if target in {root / name for name in NOT_ON_THE_SITE}]
 

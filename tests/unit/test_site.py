@@ -63,7 +63,7 @@ WRONG = [
         "shop.pack is public and not in the reference: add it to one of docs/site/reference/shop.rst",
     ),
 ]
-"""A file, what it says, what it says then, and an error of the build."""
+"""Changes of a file: its name, the text before and after, and the error that the build then prints."""
 
 
 def build_wrong(folder: Path, changes: Sequence[tuple[str, str, str]]) -> tuple[int, str]:

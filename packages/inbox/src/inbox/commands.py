@@ -192,7 +192,7 @@ async def _discard(parking: OpenedStore, chosen: argparse.Namespace) -> None:
 def parser() -> argparse.ArgumentParser:
     """Return the parser for the options of the commands."""
     parser = shell.Parser(
-        prog=shell.as_typed("python -m inbox"),
+        prog="python -m inbox",
         description="List, show, release and discard the parked keys of a consumer.",
         epilog=f"`python -m inbox COMMAND --help` describes each command.\n\n{_HELP}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
