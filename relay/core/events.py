@@ -147,12 +147,14 @@ class Received:
         rejected: Documents of the relayed type that can never become a message.
         ignored: Number of documents of other types.
         owned: Whether this process still owns them: asked before each send.
+        may_be_tried: Whether another process may have attempted them although they seem to be new.
     """
 
     events: list[Event] = field(default_factory=list)
     rejected: list[Rejected] = field(default_factory=list)
     ignored: int = 0
     owned: Callable[[], bool] = always_owned
+    may_be_tried: bool = False
 
     @property
     def documents(self) -> int:

@@ -1,10 +1,10 @@
 """The parked keys and orders that this process knows, and those that it stores.
 
-The quarantine is read whenever an attempt is repeated, if a document is invalid, and if an event is old enough for
-another process to have set it aside before this one got the lease. So pages of a sound feed cost no query, unless
-they are a backlog. That holds for the first page of a process too, which need not wait until the SDK of the
-quarantine is imported and connected. With `park` it is read at each attempt, as any event may belong to a key that
-another process has parked.
+The quarantine is read whenever an attempt is repeated, if a document is invalid, and if another process may have
+set an event aside before this one got the lease: the event is old enough, or its source cannot tell. So pages of a
+sound feed cost no query, unless they are a backlog. That holds for the first page of a process that reads a change
+feed too, which need not wait until the SDK of the quarantine is imported and connected. With `park` it is read at
+each attempt, as any event may belong to a key that another process has parked.
 
 A quarantine that cannot be read delays only the pages that depend on it. A page that was attempted before, here
 or elsewhere, waits until the quarantine can be read: another process may have set an event of the page aside, and
@@ -81,7 +81,7 @@ class Orders:
         Raises QuarantineError if it requires a reading that fails.
         """
         is_first = invocation_id not in self._begun
-        tried = retry_count > 0 or (is_first and _is_old_enough(received))
+        tried = retry_count > 0 or (is_first and (received.may_be_tried or _is_old_enough(received)))
         # An invalid document may have been set aside elsewhere immediately, and been discarded since.
         may_be_aside = tried or (is_first and bool(received.rejected))
         needed = tried or self._policy is OnPoison.PARK

@@ -74,7 +74,7 @@ class InMemory(Harness):
 
 class OnPostgres(Harness):
     def __init__(self, database: Database, session: AsyncSession) -> None:
-        self.source = SqlSource(BY_DEFAULT, database.cursor)
+        self.source = SqlSource(BY_DEFAULT, database.claim)
         self.empty = self._batch(Page([], START))
         self._database = database
         self._outbox = SqlOutbox(session)

@@ -65,13 +65,13 @@ async def test_a_store_whose_connection_was_lost_fails_soon_and_is_connected_aga
 
 async def test_a_cursor_that_cannot_be_read_is_an_error_that_says_so(network: tuple[Network, Database]) -> None:
     between, database = network
-    await database.cursor(0)
+    await database.claim(0)
     assert between.lose() == 1
 
     with pytest.raises(FeedError, match=r"shard 0, .* did not answer within 1 s"):
-        await database.cursor(0)
+        await database.claim(0)
 
-    await database.cursor(0)
+    await database.claim(0)
 
 
 @pytest.mark.parametrize("lost", [False, True], ids=["by a lock", "by silence"])

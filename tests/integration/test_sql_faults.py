@@ -118,17 +118,17 @@ async def test_a_frozen_server_holds_nobody_up_for_longer_than_the_limit(
     monkeypatch.setattr(Database.__init__, "__kwdefaults__", {"call_timeout_s": 1.0})
     database = Database(sql_settings(f"{outbox_database}&connect_timeout=2"))
     stack.push_async_callback(database.close)
-    assert await database.cursor(0) == START
+    assert (await database.claim(0)).cursor == START
 
     with frozen(folder_of(outbox_database)):
         async with asyncio.timeout(WATCHDOG_S):
             found = await asyncio.gather(
-                *(database.cursor(shard_id) for shard_id in range(4)), return_exceptions=True
+                *(database.claim(shard_id) for shard_id in range(4)), return_exceptions=True
             )
     assert [type(each) for each in found] == [FeedError] * 4
 
     async with asyncio.timeout(WATCHDOG_S):
-        assert await database.cursor(0) == START
+        assert (await database.claim(0)).cursor == START
 
 
 async def test_every_shard_goes_on_after_the_server_was_frozen(

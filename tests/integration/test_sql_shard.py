@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from itertools import count
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 
 from changefeed import START, AsyncConsumer, AsyncFeed, Claim, DatabaseError, Stored, connect_async
 from changefeed.statements import AsyncSession, Result, Statement
-from changefeed.ulid import to_text
+from changefeed.ulid import at, to_text
 from relay.backends.sql import shard as shards
 from relay.backends.sql import worker as workers
 from relay.backends.sql.database import Database, connect
@@ -639,6 +640,59 @@ async def test_the_age_of_a_shard_without_events_is_how_long_ago_it_was_looked_a
         await running
 
 
+@pytest.fixture
+def nothing_is_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No event is old enough for another process to have attempted it, however slow this machine is."""
+    monkeypatch.setattr("relay.core.orders._UNTRIED_S", 10**6)
+
+
+async def _published(site: Site, quarantine: InMemoryQuarantine, count: int) -> list[str]:
+    """Publish with pages of two events until the cursor has passed `count`; returns what was accepted."""
+    site.relay = relay_of(site.database, site.topic, quarantine)
+    shard = await site.shard(page_size=2)
+    running = asyncio.create_task(shard.run())
+    await _until(lambda: len(site.topic.accepted.get("k", ())) + len(quarantine.records) == count)
+    shard.stop()
+    async with asyncio.timeout(WATCHDOG_S):
+        await running
+    return site.topic.accepted["k"]
+
+
+async def test_what_the_former_owner_set_aside_is_not_sent_however_new_it_is(
+    site: Site, nothing_is_old: None
+) -> None:
+    quarantine = InMemoryQuarantine()
+    quarantine.ordered = {("k", "e1")}
+    await site.outbox.commit(*(event(f"e{number}", "k") for number in range(6)))
+
+    accepted = await _published(site, quarantine, 6)
+
+    assert accepted == ["e0", "e2", "e3", "e4", "e5"]
+    assert [each.name for each in quarantine.records] == [("k", "e1")]
+    # The former owner attempted no page behind its first one.
+    assert quarantine.reads == 1
+
+
+async def test_an_event_may_have_been_set_aside_while_positions_are_ahead_of_the_time(
+    site: Site, nothing_is_old: None
+) -> None:
+    """So they are after the database's clock has been set back."""
+    quarantine = InMemoryQuarantine()
+    await site.outbox.commit(event("e0", "k"))
+    await AsyncFeed(site.session, TABLE).read(0)
+    tomorrow = UUID(bytes=at(datetime.now(UTC) + timedelta(days=1)))
+    await site.session.execute(Statement(f'update changefeed."state:{TABLE}" set ulid = ?', (tomorrow,)))
+    await site.outbox.commit(*(event(f"e{number}", "k") for number in range(1, 6)))
+
+    async def order(events: Mapping[str, Sequence[Event]]) -> None:
+        if "e2" in {each.id for each in events["k"]}:
+            quarantine.ordered = {("k", "e4")}
+
+    site.topic.before = order
+
+    assert await _published(site, quarantine, 6) == ["e0", "e1", "e2", "e3", "e5"]
+
+
 async def test_what_the_cursor_has_passed_is_judged_by_position_and_not_by_time(site: Site) -> None:
     # One transaction: the same millisecond.
     await site.outbox.commit(*(event(f"e{number}", "k") for number in range(3)))
@@ -648,7 +702,7 @@ async def test_what_the_cursor_has_passed_is_judged_by_position_and_not_by_time(
     claim = await consumer.take(claim, "this test")
     await consumer.store(claim, page.entries[1].ulid)
 
-    source = SqlSource(BY_DEFAULT, site.database.cursor)
+    source = SqlSource(BY_DEFAULT, site.database.claim)
     received = await source.read(SqlBatch(0, page, Ownership(1000, now())))
 
     assert len(await source.passed_positions(received.events)) == 2

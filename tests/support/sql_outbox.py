@@ -48,7 +48,7 @@ def relay_of(
 ) -> Relay[SqlBatch]:
     """A relay from the feed of a database to a topic, which skips what is poisoned."""
     return Relay(
-        SqlSource(BY_DEFAULT, database.cursor),
+        SqlSource(BY_DEFAULT, database.claim),
         topic,
         quarantine or InMemoryQuarantine(),
         duplicate_window_s=600,

@@ -40,9 +40,9 @@ class SqlBackend:
     @cached_property
     def relay(self) -> Relay[SqlBatch]:
         """The process's relay of the stream, to close after its worker has ended."""
-        source = SqlSource(self.settings.selection, self._database.cursor)
+        source = SqlSource(self.settings.selection, self._database.claim)
         if self._rules is not None:
-            source = SqlSourceInTime(self.settings.selection, self._database.cursor, self._rules)
+            source = SqlSourceInTime(self.settings.selection, self._database.claim, self._rules)
         return assembly.assemble(self.settings, source, SqlItems(self._database))
 
     @cached_property

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from azure.core.exceptions import AzureError
 
-from changefeed import AsyncConsumer, ChangefeedError, DatabaseError, SetupError
+from changefeed import AsyncConsumer, ChangefeedError, Claim, DatabaseError, SetupError
 from changefeed.connections import connect_async, is_postgresql
 from changefeed.statements import AsyncSession, Dialect, Result, Statement
 from relay.config.settings import SqlFeed
@@ -118,8 +118,11 @@ class Database:
         except TimeoutError as error:
             raise DatabaseError(f"other users have waited for the server for {limit_s:g} s") from error
 
-    async def cursor(self, shard_id: int) -> bytes:
-        """Return the stored position up to which a shard was published. Raises FeedError."""
+    async def claim(self, shard_id: int) -> Claim:
+        """Return the claim of a shard as it is stored, with the position up to which it was published.
+
+        Raises FeedError.
+        """
         try:
             async with self.session() as session:
                 (claim,) = await AsyncConsumer(session, self._settings.feed, self._settings.consumer).claims(
@@ -130,7 +133,7 @@ class Database:
                 f"old events must be compared with the stored cursor of shard {shard_id}, which could not be "
                 f"read: {first_line(error)}"
             ) from error
-        return claim.cursor
+        return claim
 
     async def close(self) -> None:
         async with self._turn:

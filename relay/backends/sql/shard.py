@@ -84,6 +84,8 @@ class Shard:
         self._stored = stored
         # Where this process had the claim before, not from where somebody else may have moved the cursor to.
         self._cursor = stored.expected(claim)[-1]
+        # Number of events behind it that the former owner may have attempted: a page has at most as many.
+        self._taken_over = page_size
         # The end of a page that was published, while its cursor may not be stored. It is stored before another
         # page is read: a shorter one, read again from the cursor before, would move the stored cursor back.
         self._published: bytes | None = None
@@ -190,6 +192,7 @@ class Shard:
             pause_s = await self._publish(page)
             if pause_s is None:
                 self._attempts = _Attempts()
+                self._taken_over -= len(page.entries)
                 self._published = page.cursor
                 await self._store(consumer, page.cursor)
             # The page is released during the pause.
@@ -211,7 +214,14 @@ class Shard:
     async def _publish(self, page: Page) -> float | None:
         """Attempt the page once; returns None if it is done, else how long to wait before the next attempt."""
         attempts = self._attempts
-        batch = SqlBatch(self.claim.shard_id, page, self.ownership)
+        batch = SqlBatch(
+            self.claim.shard_id,
+            page,
+            self.ownership,
+            taken_over=self._taken_over > 0,
+            epoch=self.claim.epoch,
+            after=self._cursor,
+        )
         try:
             await self._relay.handle(batch, attempts.invocation_id, attempts.retries)
         except RelayError:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from changefeed.claims import Claim
 from changefeed.feed import Page
 from changefeed.statements import Entry
 from changefeed.ulid import from_text
@@ -61,49 +62,67 @@ class Ownership:
 
 @dataclass(frozen=True, slots=True)
 class SqlBatch:
-    """One page of a shard, and the claim under which it was read."""
+    """One page of a shard, and the claim under which it was read.
+
+    Attributes:
+        taken_over: Whether the former owner of the shard may have attempted its first event.
+        epoch: That of the claim; None if it is not known.
+        after: The position behind which the page was read.
+    """
 
     shard_id: int
     page: Page
     ownership: Ownership
+    taken_over: bool = False
+    epoch: int | None = None
+    after: bytes = b""
 
 
 class SqlSource:
     """Reads pages; `ports.Source` says what each method does."""
 
-    def __init__(self, selection: Selection, cursor: Callable[[int], Awaitable[bytes]]) -> None:
+    def __init__(self, selection: Selection, claim: Callable[[int], Awaitable[Claim]]) -> None:
         """Create a source.
 
-        `selection` says which rows are events of the stream, `cursor` reads a shard's stored cursor.
+        `selection` says which rows are events of the stream, `claim` reads a shard's claim.
         """
         self._selection = selection
-        self._cursor = cursor
+        self._claim = claim
+        # Of each shard, the epoch of the claim under which a page was read last, and behind which position.
+        self._own: dict[int, tuple[int | None, bytes]] = {}
 
     async def read(self, batch: SqlBatch, /) -> Received:
-        received = select(batch.page.entries, batch.shard_id, self._selection)
+        self._own[batch.shard_id] = batch.epoch, batch.after
+        received = await self._select(batch.page.entries, batch.shard_id)
         received.owned = batch.ownership.holds
+        received.may_be_tried = batch.taken_over or _is_ahead(batch.page)
         return received
 
     async def passed_positions(self, items: Sequence[Event | Rejected], /) -> frozenset[int]:
         places = [(each.position, *_place_of(each)) for each in items]
-        cursors = {shard_id: await self._cursor(shard_id) for shard_id in {shard_id for _, shard_id, _ in places}}
-        return frozenset(position for position, shard_id, ulid in places if ulid <= cursors[shard_id])
+        passed = {shard_id: await self._passed(shard_id) for shard_id in {shard_id for _, shard_id, _ in places}}
+        return frozenset(position for position, shard_id, ulid in places if ulid <= passed[shard_id])
+
+    async def _passed(self, shard_id: int) -> bytes:
+        """Return the position up to which a shard is published.
+
+        While this process owns the shard, no other one stores its cursor: one that is ahead was moved by hand.
+        """
+        claim = await self._claim(shard_id)
+        epoch, after = self._own.get(shard_id, (None, b""))
+        return min(claim.cursor, after) if claim.epoch == epoch else claim.cursor
+
+    async def _select(self, entries: Sequence[Entry], shard_id: int) -> Received:
+        return select(entries, shard_id, self._selection)
 
 
 class SqlSourceInTime(SqlSource):
     """Reads pages where the rules have generations: each row by those of the time in its position."""
 
-    def __init__(
-        self, selection: Selection, cursor: Callable[[int], Awaitable[bytes]], rules: StreamRules
-    ) -> None:
+    def __init__(self, selection: Selection, claim: Callable[[int], Awaitable[Claim]], rules: StreamRules) -> None:
         """`rules` say which rows are events of the stream; `selection` says it by the rules of today."""
-        super().__init__(selection, cursor)
+        super().__init__(selection, claim)
         self._rules = rules
-
-    async def read(self, batch: SqlBatch, /) -> Received:
-        received = await self._select(batch.page.entries, batch.shard_id)
-        received.owned = batch.ownership.holds
-        return received
 
     async def _select(self, entries: Sequence[Entry], shard_id: int) -> Received:
         if not entries:
@@ -113,6 +132,11 @@ class SqlSourceInTime(SqlSource):
         if selections.only is not None:
             return select(entries, shard_id, selections.only)
         return select_each(entries, shard_id, lambda entry: selections.at(position_time(entry.ulid)))
+
+
+def _is_ahead(page: Page) -> bool:
+    """Return True if the time in a position is in the future, as a writer has stated: it tells no event's age."""
+    return bool(page.entries) and position_time(page.entries[0].ulid) > time.time()
 
 
 def _place_of(item: Event | Rejected) -> tuple[int, bytes]:

@@ -100,7 +100,7 @@ class RelayProcess:
             duplicate_window_s=window_s,
         )
         return Relay(
-            SqlSource(BY_DEFAULT, data.cursor),
+            SqlSource(BY_DEFAULT, data.claim),
             publisher,
             StoredQuarantine(SimulatedItems(services.to_store, services.store)),
             duplicate_window_s=window_s,
