@@ -19,6 +19,7 @@ from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.servicebus.refusals import amqp_condition
 from relay_operator.cli.servicebus_checks import names_missing_entity
 from tests.support.broker import inject
+from tests.support.watchdog import WATCHDOG_S
 from tests.unit.relay.receivers import Message, Receiver, Subscription, refusals
 
 
@@ -128,7 +129,7 @@ async def test_a_message_that_was_not_completed_arrives_again_at_the_next_receiv
     await harness.publish("a")
     receiver = harness.receiver()
     await receiver.__aenter__()
-    assert len(await receiver.receive_messages(1, max_wait_time=5)) == 1
+    assert len(await receiver.receive_messages(1, max_wait_time=WATCHDOG_S)) == 1
     assert await receiver.receive_messages(1, max_wait_time=0.2) == []
     await receiver.close()
 
@@ -142,7 +143,7 @@ async def test_a_receiver_whose_lock_is_lost_neither_completes_nor_receives(harn
     await harness.publish("a", "b")
     receiver = harness.receiver()
     await receiver.__aenter__()
-    (message,) = await receiver.receive_messages(1, max_wait_time=5)
+    (message,) = await receiver.receive_messages(1, max_wait_time=WATCHDOG_S)
 
     await harness.lose_lock(receiver)
 

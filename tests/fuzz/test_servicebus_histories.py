@@ -18,6 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
 from tests.fuzz.budget import DOCUMENTS, tried, trying
+from tests.support.watchdog import WATCHDOG_S
 
 _MOST_DELIVERIES = 3
 _ENTITIES = {
@@ -99,7 +100,7 @@ class ServiceBusHistories(RuleBasedStateMachine):
                 if not held:
                     return
                 identifier, deliveries = held[0]
-                (message,) = await receiver.receive_messages(1, max_wait_time=10)
+                (message,) = await receiver.receive_messages(1, max_wait_time=WATCHDOG_S)
                 assert (message.message_id, str(message)) == (identifier, identifier)
                 assert message.delivery_count == deliveries
                 await getattr(receiver, f"{settlement}_message")(message)

@@ -21,6 +21,7 @@ from relay_operator.console.model import Arrival
 from relay_operator.console.servicebus import PEEKED, ServiceBusTopic
 from tests.support.broker import TurnableClock
 from tests.support.dead_letters import Topic, event
+from tests.support.watchdog import WATCHDOG_S
 
 TOPIC, SUBSCRIPTION = "domain-events", "all"
 
@@ -55,7 +56,7 @@ async def dead_letter(client: ServiceBusClient, key: str, *reasons: str) -> None
     left = list(reasons)
     async with client.get_subscription_receiver(TOPIC, SUBSCRIPTION, session_id=key) as receiver:
         while left:
-            for message in await receiver.receive_messages(len(left), max_wait_time=10):
+            for message in await receiver.receive_messages(len(left), max_wait_time=WATCHDOG_S):
                 await receiver.dead_letter_message(
                     message, reason=left.pop(0), error_description="as the test says"
                 )
@@ -68,7 +69,7 @@ async def test_counts_and_dead_letters_by_reason_are_read_while_a_receiver_holds
         await publish(client, "k", "a", "b", "c", "d")
         await dead_letter(client, "k", "schema", "gone", "schema")
         async with client.get_subscription_receiver(TOPIC, SUBSCRIPTION, session_id="k") as receiver:
-            (held,) = await receiver.receive_messages(1, max_wait_time=10)
+            (held,) = await receiver.receive_messages(1, max_wait_time=WATCHDOG_S)
             for _ in range(2):
                 counts = {each.name: (each.active, each.dead_lettered) for each in await topic.subscriptions()}
                 groups = await topic.dead_letters(SUBSCRIPTION)

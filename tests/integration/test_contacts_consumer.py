@@ -141,11 +141,11 @@ async def test_a_message_handled_but_not_completed_is_redelivered_and_changes_no
             applied.append(handle(body, directory))
 
         receiver = client.get_subscription_receiver(
-            TOPIC, SUBSCRIPTION, session_id=NEXT_AVAILABLE_SESSION, max_wait_time=5, prefetch_count=10
+            TOPIC, SUBSCRIPTION, session_id=NEXT_AVAILABLE_SESSION, max_wait_time=WATCHDOG_S, prefetch_count=10
         )
         async with receiver:
             while len(applied) < 2:
-                for message in await receiver.receive_messages(max_message_count=2, max_wait_time=5):
+                for message in await receiver.receive_messages(max_message_count=2, max_wait_time=WATCHDOG_S):
                     handle_body(b"".join(message.body))
         async with receiving(client, lambda message: handle_body(message.body)):
             await until_empty(servicebus)
@@ -202,10 +202,10 @@ async def test_an_unreadable_message_is_dead_lettered_and_the_others_are_handled
         contact = directory.contact("c1")
 
     dead_letters = client.get_subscription_receiver(
-        TOPIC, SUBSCRIPTION, sub_queue=ServiceBusSubQueue.DEAD_LETTER, max_wait_time=5
+        TOPIC, SUBSCRIPTION, sub_queue=ServiceBusSubQueue.DEAD_LETTER, max_wait_time=WATCHDOG_S
     )
     async with dead_letters:
-        (dead,) = await dead_letters.receive_messages(max_message_count=5, max_wait_time=5)
+        (dead,) = await dead_letters.receive_messages(max_message_count=5, max_wait_time=WATCHDOG_S)
     assert (dead.dead_letter_reason, b"".join(dead.body)) == ("unreadable", b"no JSON")
     assert "not JSON" in str(dead.dead_letter_error_description)
     assert contact is not None

@@ -27,7 +27,7 @@ from tests.integration.conftest import BOTH_SENDERS
 from tests.integration.test_operators_smoke import Running
 from tests.support.broker import topic_counts
 from tests.support.layouts import DEBEZIUM, delivered, layout, only_stream
-from tests.support.operators import relay_command, shell_words
+from tests.support.operators import SMOKE, relay_command, shell_words
 from tests.support.outbox import event, rejected
 from tests.support.pages import ROOT
 from tests.support.sql_deployment import OUTBOX, TABLE, SqlDeployment, working
@@ -363,7 +363,7 @@ async def test_smoke_writes_a_cloudevent_into_an_outbox_of_cloudevents(
     environment |= {"RELAY_POLL_DELAY_MS": "100"}
 
     async with Running(ROOT, environment, monkeypatch):
-        run = await relay_command(environment, "smoke", "--subscription", "all", "--timeout", "20", "--json")
+        run = await relay_command(environment, *SMOKE, "--json")
 
     assert (run.code, run.json["differences"], run.json["leftBehind"]) == (0, [], []), run.err
     source, _, identifier = run.json["id"].partition(" ")
@@ -379,7 +379,7 @@ async def test_smoke_writes_a_row_into_the_table_of_debezium(
     (file := tmp_path / "relay.toml").write_text(f'outboxes.default.feed = "{TABLE}"\n{layout("debezium")}')
     environment = {"SQL": sql.url, "SERVICEBUS": servicebus.connection_string, "RELAY_POLL_DELAY_MS": "50"}
     environment |= {"RELAY_FILE": str(file), "RELAY_DUPLICATE_WINDOW_S": "604800"}
-    words = ("smoke", "--subscription", "all", "--timeout", "20", "--json")
+    words = (*SMOKE, "--json")
 
     async with working(only_stream(environment, tmp_path, file.read_text())):
         run = await relay_command(environment, *words)

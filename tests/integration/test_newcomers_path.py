@@ -25,6 +25,7 @@ from tests.support.watchdog import WATCHDOG_S
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
+LONG = str(WATCHDOG_S)
 
 
 @dataclass
@@ -75,13 +76,18 @@ async def page(url: str, path: str = "") -> str:
         return await answer.text()
 
 
+async def commands_of(url: str) -> list[str]:
+    """Return the commands that the page offers to copy."""
+    return [html.unescape(each) for each in re.findall(r'data-copy="([^"]+)"', await page(url))]
+
+
 async def complete_one(connection_string: str, key: str) -> None:
     """Receive the key's first message from the subscription `all`, and complete it."""
     async with (
         ServiceBusClient.from_connection_string(connection_string) as client,
         client.get_subscription_receiver(TOPIC, "all", session_id=key) as receiver,
     ):
-        [message] = await receiver.receive_messages(1, max_wait_time=10)
+        [message] = await receiver.receive_messages(1, max_wait_time=WATCHDOG_S)
         await receiver.complete_message(message)
 
 
@@ -105,19 +111,19 @@ async def test_an_event_of_your_own_is_followed_to_its_subscription(shell: Shell
         identifier = sent.out.strip()
         assert "Committed ContactRenamed as number 1 of contact-1." in sent.err
         assert f"{url}key?key=contact-1" in sent.err
-        watched = await shell.local("watch", "--count", "1", "--json", "--timeout", "30")
+        watched = await shell.local("watch", "--count", "1", "--json", "--timeout", LONG)
         changes = [json.loads(line) for line in watched.out.splitlines()]
         assert [(each["what"], each["id"]) for each in changes] == [
             ("committed", identifier),
             ("accepted", identifier),
             ("at", identifier),
         ]
-        assert 0 < changes[1]["latencyMs"] < 30_000
+        assert changes[1]["latencyMs"] > 0
         # By now all of it has happened.
-        assert (await shell.local("watch", "--count", "1", "--timeout", "30")).err == "So far:\n"
+        assert (await shell.local("watch", "--count", "1", "--timeout", LONG)).err == "So far:\n"
 
         more = await send_two_more(shell)
-        lines = (await shell.local("watch", "--count", "3", "--timeout", "30")).out.splitlines()
+        lines = (await shell.local("watch", "--count", "3", "--timeout", LONG)).out.splitlines()
         accepted = [line.split()[-1] for line in lines if " accepted" in line]
         assert accepted == [identifier, *more]
         await assert_a_key_is_found_behind_the_latest_events(shell, identifier)
@@ -147,11 +153,15 @@ async def assert_each_command_of_the_page_has_its_env_file(shell: Shell, url: st
     """Check the commands for an event that is in quarantine, as its key is too long for a session id."""
     key = "k" * 200
     await shell.local("send", key, "TooLong")
-    await shell.local("watch", "--key", key, "--count", "1", "--timeout", "30")
+    await shell.local("watch", "--key", key, "--count", "1", "--timeout", LONG)
 
-    commands = [html.unescape(each) for each in re.findall(r'data-copy="([^"]+)"', await page(url))]
+    commands: list[str] = []
+    async with asyncio.timeout(WATCHDOG_S):
+        # The page counts the records of each reason less often than it reads events.
+        while not any(" quarantine " in each for each in commands):
+            await asyncio.sleep(0.1)
+            commands = await commands_of(url)
 
-    assert any(" quarantine " in each for each in commands)
     assert [each for each in commands if f"--env-file {shell.env_file}" not in each] == []
 
 
@@ -179,7 +189,7 @@ async def assert_a_key_is_found_behind_the_latest_events(shell: Shell, identifie
     await shell.local("send", "contact-2", "ContactRenamed", "--count", "51", "name=Jane")
     words = ("watch", "--key", "contact-1", "--json", "--timeout")
 
-    found = [json.loads(line) for line in (await shell.local(*words, "30", "--count", "3")).out.splitlines()]
+    found = [json.loads(line) for line in (await shell.local(*words, LONG, "--count", "3")).out.splitlines()]
     ended = await shell.local(*words, "1", "--count", "4", code=1)
 
     assert {each["partitionKey"] for each in found} == {"contact-1"}
@@ -193,7 +203,7 @@ async def assert_nothing_is_said_if_nobody_reads(shell: Shell) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     try:
-        watched = await shell.local("watch", "--timeout", "30", code=OUTPUT_CLOSED, stdout=writing)
+        watched = await shell.local("watch", "--timeout", LONG, code=OUTPUT_CLOSED, stdout=writing)
     finally:
         os.close(writing)
     assert watched.err == "So far:\n"

@@ -17,6 +17,7 @@ from relay_operator.deadletters.queue import DeadLetterQueue
 from relay_operator.deadletters.receiving_entity import ReceivingEntity
 from tests.support.dead_letters import TOPIC, Topic, event
 from tests.support.operators import relay_command
+from tests.support.watchdog import WATCHDOG_S
 
 
 @pytest.fixture
@@ -166,7 +167,7 @@ async def test_what_another_receiver_has_locked_is_not_discarded(
         ServiceBusClient.from_connection_string(topic.servicebus.connection_string) as client,
         client.get_subscription_receiver(TOPIC, "all", sub_queue=ServiceBusSubQueue.DEAD_LETTER) as receiver,
     ):
-        [locked] = await receiver.receive_messages(1, max_wait_time=10)
+        [locked] = await receiver.receive_messages(1, max_wait_time=WATCHDOG_S)
         run = await relay_command(environment, "deadletters", "discard", "--all", "--yes", "--json")
 
     assert run.code == 1

@@ -22,10 +22,11 @@ from relay_operator.cli.smoke import SmokeTest
 from relay_operator.examples import Example
 from tests.support.app import copy_app, without_date_setting
 from tests.support.broker import admin, refuse, topic_counts
-from tests.support.operators import Run, relay_command
+from tests.support.operators import SMOKE, Run, relay_command
 from tests.support.outbox import event
 from tests.support.quarantine import quarantined
 from tests.support.subscriber import received
+from tests.support.watchdog import WATCHDOG_S
 
 pytestmark = pytest.mark.slow
 
@@ -65,7 +66,7 @@ async def documents(container: ContainerProxy) -> list[dict[str, Any]]:
 
 
 async def smoke(environment: dict[str, str], *words: str) -> Run:
-    return await relay_command(environment, "smoke", "--subscription", "all", "--timeout", "20", *words)
+    return await relay_command(environment, *SMOKE, *words)
 
 
 async def test_on_the_local_stack_the_canary_arrives_unaltered_and_nothing_is_left_of_it(
@@ -80,7 +81,7 @@ async def test_on_the_local_stack_the_canary_arrives_unaltered_and_nothing_is_le
 
     assert (run.code, run.json["differences"], run.json["leftBehind"]) == (0, [], [])
     assert run.json["arrived"] is True
-    assert 0 < run.json["latencyMs"] < 20_000
+    assert run.json["latencyMs"] > 0
     assert await documents(container) == await documents(quarantine) == []
     held = await admin(servicebus.admin_port, "GET", "entities")
     subscription = held["domain-events/Subscriptions/all"]
@@ -163,7 +164,7 @@ async def test_an_event_that_was_quarantined_is_reported_with_its_reason_and_its
     await refuse(servicebus.admin_port, identifier, "amqp:not-allowed")
     async with Running(APP, environment | {"RELAY_POLL_DELAY_MS": "1000"}, monkeypatch):
         accepting = asyncio.create_task(accept_others_between())
-        run = await relay_command(environment, "smoke", "--subscription", "all", "--timeout", "50", "--json")
+        run = await relay_command(environment, *SMOKE, "--json")
         await end_tasks([accepting])
 
     assert (run.code, run.json["arrived"], run.json["quarantined"]) == (1, False, "message-refused")
@@ -184,7 +185,13 @@ async def test_without_a_subscription_the_topics_only_one_is_taken(
             "SERVICEBUS": servicebus.connection_string,
             "RELAY_POLL_DELAY_MS": "100",
         }
-        options = ("--servicebus-admin", f"http://127.0.0.1:{servicebus.admin_port}", "--timeout", "20", "--json")
+        options = (
+            "--servicebus-admin",
+            f"http://127.0.0.1:{servicebus.admin_port}",
+            "--timeout",
+            str(WATCHDOG_S),
+            "--json",
+        )
         async with Running(APP, environment, monkeypatch):
             run = await relay_command(environment, "smoke", *options)
 

@@ -171,7 +171,7 @@ async def hold_first(servicebus: Broker, count: int = 1) -> tuple[Any, list[Serv
     """Another receiver, which has locked the first dead letters."""
     other = servicebus.client.get_queue_receiver(QUEUE, sub_queue=ServiceBusSubQueue.DEAD_LETTER)
     await other.__aenter__()
-    return other, await other.receive_messages(count, max_wait_time=5)
+    return other, await other.receive_messages(count, max_wait_time=WATCHDOG_S)
 
 
 async def test_what_somebody_else_has_locked_comes_before_its_successors(servicebus: Broker) -> None:

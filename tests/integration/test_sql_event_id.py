@@ -17,7 +17,7 @@ from relay.backends.sql.missing import vouch_for
 from relay.config.streams import read_streams
 from relay_operator.backends.sql.reader import SqlOutbox
 from tests.support.broker import refuse, stop_refusing, topic_counts
-from tests.support.operators import relay_command
+from tests.support.operators import SMOKE, relay_command
 from tests.support.sql_deployment import CLAIM, FEED, OUTBOX, TABLE, SqlDeployment, working
 from tests.support.subscriber import received
 
@@ -295,7 +295,7 @@ async def test_a_detached_partition_is_named_with_the_column(
 
 async def test_the_canary_arrives_and_its_row_is_removed(orders: Orders) -> None:
     async with working(orders.settings):
-        code, run = await orders.command("smoke", "--subscription", "all", "--timeout", "20")
+        code, run = await orders.command(*SMOKE)
 
     assert (code, run["arrived"], run["differences"], run["leftBehind"]) == (0, True, [], [])
     assert orders.sql.rows(f"select event_id from {TABLE}") == []

@@ -14,7 +14,7 @@ from relay.backends.sql.worker import Worker
 from relay.config.settings import Settings
 from tests.support.broker import topic_counts
 from tests.support.in_memory import InMemoryPublisher, InMemoryQuarantine
-from tests.support.operators import relay_command
+from tests.support.operators import SMOKE, relay_command
 from tests.support.postgresql import PostgresServer
 from tests.support.sql_deployment import COLUMNS, TABLE, SqlDeployment, working
 from tests.support.sql_outbox import relay_of, sql_settings
@@ -198,7 +198,7 @@ async def test_a_partitioned_table_is_checked_and_its_smoke_test_arrives(
     environment = {"SQL": sql.url, "SQL_CLAIM_S": "2", "SERVICEBUS": servicebus.connection_string}
     async with working(Settings.from_environment(environment)):
         await sql.until_passed()
-        sent = await relay_command(environment, "smoke", "--subscription", "all", "--timeout", "20", "--json")
+        sent = await relay_command(environment, *SMOKE, "--json")
         checked = await relay_command(environment, "check", "--json")
 
     levels = [each["level"] for each in checked.json["findings"] if "primary key id, day" in each["what"]]

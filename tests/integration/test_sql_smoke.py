@@ -7,7 +7,7 @@ import pytest
 from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.backends.canary import is_canary
 from relay.config.settings import Settings
-from tests.support.operators import Run, relay_command
+from tests.support.operators import SMOKE, Run, relay_command
 from tests.support.sql_deployment import FEED, OUTBOX, TABLE, SqlDeployment, working
 
 EVERYTHING = (
@@ -29,7 +29,7 @@ def environment(sql: SqlDeployment, servicebus: ServiceBusServer) -> dict[str, s
 
 
 async def smoke(environment: dict[str, str], *words: str) -> Run:
-    return await relay_command(environment, "smoke", "--subscription", "all", "--timeout", "20", *words)
+    return await relay_command(environment, *SMOKE, *words)
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,8 @@ from relay_operator.cli.terminal import Terminal
 from tests.support.watchdog import WATCHDOG_S
 
 ROOT = Path(__file__).resolve().parents[2]
+SMOKE = ("smoke", "--subscription", "all", "--timeout", str(WATCHDOG_S))
+"""The command that waits for a canary as long as a test may."""
 
 
 class Keyboard(io.StringIO):

@@ -50,9 +50,9 @@ async def test_counts_are_reported_for_entities_and_sessions(
                 ServiceBusMessage("x", message_id=str(number), session_id=f"s{number % 2}", subject="Named")
             )
     async with client.get_subscription_receiver("events", "all", session_id="s1") as receiver:
-        [message] = await receiver.receive_messages(1, max_wait_time=5)
+        [message] = await receiver.receive_messages(1, max_wait_time=WATCHDOG_S)
         await receiver.dead_letter_message(message)
-        await receiver.receive_messages(1, max_wait_time=5)
+        await receiver.receive_messages(1, max_wait_time=WATCHDOG_S)
 
         entities = await get(admin, "/admin/entities")
         sessions = await get(admin, "/admin/entities/events/Subscriptions/all/sessions")
@@ -83,7 +83,7 @@ async def test_what_became_of_a_message_is_reported(
         await sender.send_messages(ServiceBusMessage("x", message_id="done", session_id="s"))
         await sender.send_messages(ServiceBusMessage("x", message_id="waits", session_id="t"))
     async with client.get_subscription_receiver("events", "all", session_id="s") as receiver:
-        [message] = await receiver.receive_messages(1, max_wait_time=5)
+        [message] = await receiver.receive_messages(1, max_wait_time=WATCHDOG_S)
         await receiver.complete_message(message)
 
     path = "/admin/entities/events/Subscriptions/all/messages"
@@ -114,10 +114,10 @@ async def test_what_waits_is_reported_with_the_beginning_of_its_body(
         await sender.send_messages(value)
         await sender.send_messages([ServiceBusMessage("x", session_id="t") for _ in range(20)])
     async with client.get_subscription_receiver("events", "all", session_id="s") as receiver:
-        [message] = await receiver.receive_messages(1, max_wait_time=5)
+        [message] = await receiver.receive_messages(1, max_wait_time=WATCHDOG_S)
         await receiver.complete_message(message)
         # Its delivery makes it no later than those behind it.
-        [message] = await receiver.receive_messages(1, max_wait_time=5)
+        [message] = await receiver.receive_messages(1, max_wait_time=WATCHDOG_S)
         await receiver.abandon_message(message)
 
     path = "/admin/entities/events/Subscriptions/all"

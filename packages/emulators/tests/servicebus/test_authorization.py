@@ -30,6 +30,7 @@ from packages.emulators.tests.servicebus.plain_http import (
     requested,
 )
 from packages.emulators.tests.servicebus.raw_amqp import Management, connected
+from tests.support.watchdog import WATCHDOG_S
 
 KIND = "SharedAccessAuthorizationRule"
 
@@ -94,7 +95,7 @@ async def test_a_listen_only_key_receives_and_does_not_send(
         await sender.send_messages(ServiceBusMessage("x", session_id="a"))
     async with client_of(server, "listens") as listener:
         async with listener.get_queue_receiver("chats", session_id="a") as receiver:
-            [message] = await receiver.receive_messages(max_wait_time=5)
+            [message] = await receiver.receive_messages(max_wait_time=WATCHDOG_S)
             await receiver.session.set_state(b"seen")
             await receiver.complete_message(message)
         with pytest.raises(ServiceBusAuthorizationError, match=r"'Send' claim\(s\) are required"):
@@ -106,7 +107,7 @@ async def test_the_key_of_an_entity_serves_for_it_alone(server: ServiceBusServer
         async with client.get_queue_sender("orders") as sender:
             await sender.send_messages(ServiceBusMessage("x"))
         async with client.get_queue_receiver("orders") as receiver:
-            [message] = await receiver.receive_messages(max_wait_time=5)
+            [message] = await receiver.receive_messages(max_wait_time=WATCHDOG_S)
             await receiver.complete_message(message)
         with pytest.raises(ServiceBusAuthenticationError) as refused:
             await client.get_queue_sender("chats").__aenter__()

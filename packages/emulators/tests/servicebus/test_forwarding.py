@@ -19,6 +19,7 @@ from outbox_emulators.servicebus.shorthand import entities_of
 from packages.emulators.tests.servicebus.plain_http import management_client, requested
 from packages.emulators.tests.servicebus.raw_amqp import Management, connected
 from packages.emulators.tests.servicebus.support import send
+from tests.support.watchdog import WATCHDOG_S
 
 FORWARDING = r"Cannot create a message receiver on an entity with auto-forwarding enabled.*amqp:not-allowed"
 
@@ -37,7 +38,7 @@ async def received(
     found: list[ServiceBusReceivedMessage] = []
     async with client.get_queue_receiver(queue, **options) as receiver:
         while len(found) < count:
-            batch = await receiver.receive_messages(count - len(found), max_wait_time=5)
+            batch = await receiver.receive_messages(count - len(found), max_wait_time=WATCHDOG_S)
             assert batch
             for message in batch:
                 await receiver.complete_message(message)
@@ -71,7 +72,7 @@ async def test_what_waits_is_forwarded_once_it_is_asked_for_and_receivers_end(
     await management.create_queue("source")
     await send(client, "source", "1", "2")
     async with client.get_queue_receiver("source") as receiver:
-        [first] = await receiver.receive_messages(1, max_wait_time=5)
+        [first] = await receiver.receive_messages(1, max_wait_time=WATCHDOG_S)
         queue = await management.get_queue("source")
         queue.forward_to = "orders"
         await management.update_queue(queue)
@@ -94,7 +95,7 @@ async def test_dead_letters_are_forwarded_with_their_source_and_only_then(
     for queue in ("source", "slow"):
         await send(client, queue, queue)
         async with client.get_queue_receiver(queue) as receiver:
-            [message] = await receiver.receive_messages(max_wait_time=5)
+            [message] = await receiver.receive_messages(max_wait_time=WATCHDOG_S)
             await receiver.dead_letter_message(message, reason="bad", error_description="very")
 
     [forwarded] = await received(client, "orders")
@@ -233,7 +234,7 @@ async def test_a_file_may_have_entities_forward() -> None:
     ):
         await send(client, "a", "1")
         async with client.get_queue_receiver("b") as receiver:
-            [message] = await receiver.receive_messages(max_wait_time=5)
+            [message] = await receiver.receive_messages(max_wait_time=WATCHDOG_S)
             await receiver.dead_letter_message(message)
         [dead] = await received(client, "c")
         assert (str(dead), dead.dead_letter_source) == ("1", "b")

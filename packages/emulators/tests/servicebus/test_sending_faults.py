@@ -264,7 +264,7 @@ async def test_a_restart_cuts_everyone_and_keeps_messages_only_if_asked_to(
 ) -> None:
     async with client.get_subscription_receiver("events", "all", session_id="a") as receiver:
         await patient.send_messages(message(1, session_id="a"))
-        await receiver.receive_messages(1, max_wait_time=5)
+        await receiver.receive_messages(1, max_wait_time=WATCHDOG_S)
         await receiver.session.set_state(b"state")
 
         await broker.restart(keep=keep)
@@ -278,7 +278,7 @@ async def test_a_restart_cuts_everyone_and_keeps_messages_only_if_asked_to(
     assert (await broker.counts("events"))["duplicates_dropped"] == (1 if keep else 0)
     async with client.get_subscription_receiver("events", "all", session_id="a") as again:
         assert await again.session.get_state() == (b"state" if keep else None)
-        assert len(await again.receive_messages(1, max_wait_time=5)) == 1
+        assert len(await again.receive_messages(1, max_wait_time=WATCHDOG_S)) == 1
     assert await broker.applied() == {"restart": 1}
 
 

@@ -85,7 +85,7 @@ async def test_messages_of_every_size_pass(secure: ServiceBusServer, kind: Trans
             for body in bodies:
                 await sender.send_messages(ServiceBusMessage(body))
             while len(received) < total:
-                for message in await receiver.receive_messages(max_message_count=20, max_wait_time=5):
+                for message in await receiver.receive_messages(max_message_count=20, max_wait_time=WATCHDOG_S):
                     await receiver.complete_message(message)
                     received.append(b"".join(message.body))
 
@@ -274,7 +274,7 @@ async def test_messages_pass_through_mapped_ports(entities: Entities) -> None:
                     messages = [ServiceBusMessage(str(n), session_id="ada") for n in range(3)]
                     await sender.send_messages(messages)
                     async with client.get_subscription_receiver("events", "all", session_id="ada") as receiver:
-                        received = await receiver.receive_messages(max_message_count=3, max_wait_time=5)
+                        received = await receiver.receive_messages(max_message_count=3, max_wait_time=WATCHDOG_S)
                         for message in received:
                             await receiver.complete_message(message)
                     assert [str(message) for message in received] == ["0", "1", "2"]

@@ -31,6 +31,7 @@ from outbox_emulators.servicebus.status import Status
 from outbox_emulators.servicebus.topic import Topic
 from packages.emulators.tests.servicebus.fakes import FakeClock, a_message
 from packages.emulators.tests.servicebus.raw_amqp import Answer, Nodes, management_nodes
+from tests.support.watchdog import WATCHDOG_S
 
 WINDOW_MS = 10_000
 LABELLED = (Rule("r", CorrelationFilter({Property.SUBJECT: "L"})),)
@@ -206,7 +207,7 @@ async def test_the_oldest_messages_are_deleted_and_locked_ones_stay(
     await send(client, "orders", *"12345")
     async with client.get_queue_receiver("orders") as receiver:
         for _ in range(2):
-            [message] = await receiver.receive_messages(1, max_wait_time=5)
+            [message] = await receiver.receive_messages(1, max_wait_time=WATCHDOG_S)
         await receiver.dead_letter_message(message)
 
         answer = await delete(nodes, "orders", 2)
