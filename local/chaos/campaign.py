@@ -93,6 +93,8 @@ _BEYOND_WINDOW_S = 5
 _SHORT_WINDOW_S = 60
 # Bytes of a message without its text, with a margin.
 _WITHOUT_TEXT = 2000
+# Events that are named of those with the same fault.
+_SHOWN = 5
 
 
 _Outstanding = dict[str, dict[str, list[str]]]
@@ -576,8 +578,14 @@ class Campaign:
         for finding in findings:
             self._console.print(finding, highlight=False, markup=False)
         aside, poison, quarantined = judged.aside, judged.history.poison, judged.aside.records
-        for identifier in (quarantined.keys() - aside.ordered) ^ (poison.keys() - aside.ordered):
-            self._console.print(f"Quarantined but not poison, or poison but not quarantined: {identifier[:80]!r}")
+        for what, events in (
+            ("quarantined but not poison", quarantined.keys() - poison.keys() - aside.ordered),
+            ("poison but not quarantined", poison.keys() - quarantined.keys() - aside.ordered),
+        ):
+            if events:
+                shown = ", ".join(repr(identifier[:80]) for identifier in sorted(events)[:_SHOWN])
+                more = f" and {len(events) - _SHOWN} more" if len(events) > _SHOWN else ""
+                self._console.print(f"{len(events)} event(s) are {what}: {shown}{more}", markup=False)
         wrong_reasons = Counter(
             (" or ".join(sorted(poison[identifier])), reason)
             for identifier, reason in quarantined.items()
