@@ -24,6 +24,7 @@ PYTEST = $(PY) -m pytest -n $(PROCESSES) --dist loadgroup
 TESTS ?=
 SLOW ?= slow
 ADVERSE ?=
+RELEASE ?=
 
 # slipcover takes little time for it: coverage.py, before Python 3.12, half as much again as the tests. It warns that it
 # measures no branches of tests.
@@ -40,7 +41,7 @@ DOCS ?=
 REQUIREMENTS := pyproject.toml requirements.txt $(wildcard packages/*/pyproject.toml)
 SETUP = .venv/.installed-$(if $(filter sql,$(SOURCE)),sql,local)
 
-.PHONY: help lock setup demo chaos fuzz mutants spec simulate bench up down test test-slow test-all test-adverse coverage emulators-check infra-check lint types worker-test sdk-suites languages blobs docs clean
+.PHONY: help lock setup demo chaos fuzz mutants spec simulate bench up down test test-slow test-all test-adverse coverage emulators-check release-check infra-check lint types worker-test sdk-suites languages blobs docs clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-16s %s\n", $$1, $$2 }'
@@ -102,6 +103,9 @@ coverage: .venv/.collected ## The quick tests, and how much of relay/ they cover
 
 emulators-check: ## Install the emulators into an empty environment, and run their README's examples there
 	@PYTHON="$(PYTHON)" bash packages/emulators/check.sh
+
+release-check: .venv/.installed-release ## Build, verify, install and try what a tag releases: RELEASE="--only outbox"
+	@$(PY) -m tests.release $(RELEASE)
 
 infra-check: .venv/.installed-test-all ## Only the tests of the Bicep files, with the Bicep compiler where one is found
 	@$(PY) -m pytest tests/infra -q

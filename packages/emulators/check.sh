@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Install the wheel into an empty environment, and run the commands and the README's examples there. Takes a minute or two.
+# WHEEL is a wheel that is built already, CONSTRAINTS a file with the versions of other packages.
 set -euo pipefail
 cd "$(dirname "$0")"
 unset PYTHONPATH
@@ -10,8 +11,10 @@ trap 'rm -rf "$directory"' EXIT
 "${PYTHON:-python3}" -m venv "$directory/env"
 python=$directory/env/bin/python
 pip=("$python" -m pip --quiet --disable-pip-version-check)
-"${pip[@]}" wheel --no-deps --wheel-dir "$directory/wheels" .
-wheel=$(echo "$directory"/wheels/outbox_emulators-*.whl)
+if [ -z "${WHEEL-}" ]; then
+  "${pip[@]}" wheel --no-deps --wheel-dir "$directory/wheels" .
+fi
+wheel=${WHEEL:-$(echo "$directory"/wheels/outbox_emulators-*.whl)}
 
 echo "The Cosmos DB emulator alone" >&2
 "${pip[@]}" install "$wheel"
@@ -25,7 +28,7 @@ for extra in servicebus functions; do
 done
 
 echo "All of them, and the README's examples" >&2
-"${pip[@]}" install "$wheel[all]" azure-servicebus pytest pytest-asyncio anyio pytest-timeout pytest-xdist
+"${pip[@]}" install ${CONSTRAINTS:+--constraint "$CONSTRAINTS"} "$wheel[all]" azure-servicebus pytest pytest-asyncio anyio pytest-timeout pytest-xdist
 "$directory/env/bin/outbox-emulators" servicebus --port 0 --admin-port 0 --topic orders/all --exit-with-stdin < /dev/null
 "$directory/env/bin/outbox-emulators" functions --help > /dev/null
 # The tests without the project around them, on the package as installed.

@@ -12,7 +12,6 @@ import argparse
 import os
 import re
 import resource
-import shutil
 import socket
 import subprocess
 import sys
@@ -25,6 +24,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from local.stack.ports import PORTS
+from tests.support.clones import copy_of_project
+from tests.support.pythons import other_pythons
 
 ROOT = Path(__file__).resolve().parents[2]
 LOGS = ROOT / ".local" / "adverse"
@@ -103,25 +104,9 @@ def conditions() -> list[Condition]:
         ),
         *(
             Condition(Path(python).name, "its own environment", folder="project", python=python)
-            for python in installed_pythons()
+            for python in other_pythons()
         ),
     ]
-
-
-def installed_pythons() -> list[str]:
-    """Return the oldest supported Python and the newest one that can be run, except this process's."""
-    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
-    found = {}
-    for minor in range(11, 20):
-        name = f"python3.{minor}"
-        for python in filter(
-            None, (shutil.which(name), *map(str, sorted(pyenv.glob(f"versions/3.{minor}.*/bin/{name}"))))
-        ):
-            if subprocess.run([python, "-c", "import ensurepip, ssl"], capture_output=True).returncode == 0:
-                found[minor] = python
-                break
-    ends = sorted({*sorted(found)[:1], *sorted(found)[-1:]} - {sys.version_info.minor})
-    return [found[minor] for minor in ends]
 
 
 @contextmanager
@@ -146,31 +131,13 @@ def taken_ports() -> Iterator[None]:
         yield
 
 
-def copy_of_project(folder: Path) -> Path:
-    """Copy the files that git tracks, or would track, into a folder, and return it."""
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        capture_output=True,
-        check=True,
-    )
-    for name in filter(None, listed.stdout.decode().split("\0")):
-        if (source := ROOT / name).is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(source, folder / name)
-    # Some tests ask git which files there are.
-    subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
-    subprocess.run(["git", "add", "-A"], cwd=folder, check=True)
-    return folder
-
-
 def run(condition: Condition) -> Result:
     """Run the quick tests under a condition, with another home folder and temporary folder each."""
     with ExitStack() as stack:
         temporary = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="adverse-")))
         for name in ("home", "tmp"):
             (temporary / name).mkdir()
-        root = ROOT if condition.folder is None else copy_of_project(temporary / condition.folder)
+        root = ROOT if condition.folder is None else copy_of_project(temporary / condition.folder, git=True)
         environment = {
             **os.environ,
             # The same packages, and the libraries of the copy in place of those of this folder.

@@ -7,7 +7,6 @@ import os
 import re
 import shlex
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import pytest
 import changefeed
 from tests.support.pages import SHELL, blocks
 from tests.support.watchdog import WATCHDOG_S
+from tests.support.wheels import Wheel, build
 
 pytestmark = pytest.mark.slow
 
@@ -24,29 +24,22 @@ _README = _PACKAGE / "README.md"
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The installed wheel, alone in a folder."""
-    folder = tmp_path_factory.mktemp("wheel")
-    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    subprocess.run(build, cwd=_PACKAGE, check=True, capture_output=True, timeout=WATCHDOG_S)
-    (wheel,) = folder.glob("sql_changefeed-*.whl")
-    target = ["--target", str(folder / "installed"), "--no-compile"]
-    install = [sys.executable, "-m", "pip", "install", "--no-index", "--no-deps", *target, str(wheel)]
-    subprocess.run(install, check=True, capture_output=True, timeout=WATCHDOG_S)
-    return folder / "installed"
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Wheel:
+    return build("changefeed", tmp_path_factory.mktemp("wheel"))
 
 
-# What every program below begins with: it can import the wheel, but nothing of this repository.
-_ALONE = "import sys\nsys.path.insert(0, sys.argv.pop(1))\n"
-_COMMAND = f"{_ALONE}import runpy\nrunpy.run_module('changefeed', run_name='__main__', alter_sys=True)"
+_COMMAND = (
+    "import runpy, sys; sys.path.insert(0, sys.argv.pop(1)); "
+    "runpy.run_module('changefeed', run_name='__main__', alter_sys=True)"
+)
 
 
-def alone(installed: Path, program: str, given: str = "", **environment: str) -> str:
+def alone(installed: Wheel, program: str, given: str = "", **environment: str) -> str:
     """Run a program that can import the wheel, but nothing of this repository; returns its output."""
     done = subprocess.run(
-        [sys.executable, "-I", "-c", program, str(installed)],
+        installed.program(program),
         input=given,
-        cwd=installed,
+        cwd=installed.site,
         env={"PATH": os.environ["PATH"], **environment},
         capture_output=True,
         text=True,
@@ -57,26 +50,18 @@ def alone(installed: Path, program: str, given: str = "", **environment: str) ->
     return done.stdout
 
 
-def test_the_wheel_has_every_module_and_migration(installed: Path) -> None:
-    shipped = {path for path in installed.glob("changefeed/**/*") if path.is_file()}
+def test_the_wheel_has_every_module_and_migration(installed: Wheel) -> None:
+    shipped = {path for path in installed.site.glob("changefeed/**/*") if path.is_file() and path.suffix != ".pyc"}
 
     expected = [path for pattern in ("*.py", "*.sql", "py.typed") for path in _PACKAGE.rglob(pattern)]
-    assert shipped == {installed / "changefeed" / path.relative_to(_PACKAGE) for path in expected}
+    assert shipped == {installed.site / "changefeed" / path.relative_to(_PACKAGE) for path in expected}
     show = "from changefeed.install import migrations; print(len(migrations('postgresql')))"
     migrations = (_PACKAGE / "postgresql" / "migrations").glob("*.sql")
-    assert int(alone(installed, _ALONE + show)) == len(list(migrations))
+    assert int(alone(installed, show)) == len(list(migrations))
 
 
-def test_the_installed_command_is_the_module_and_names_itself(installed: Path) -> None:
-    done = subprocess.run(
-        [installed / "bin" / "sql-changefeed", "--help"],
-        cwd=installed,
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(installed)},
-        capture_output=True,
-        text=True,
-        timeout=WATCHDOG_S,
-        check=False,
-    )
+def test_the_installed_command_is_the_module_and_names_itself(installed: Wheel) -> None:
+    done = installed.script("sql-changefeed", "--help")
 
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("usage: sql-changefeed [-h] [--version] COMMAND ...\n")
@@ -90,7 +75,7 @@ _WORDS = 900
 
 
 # Runs the page's blocks in one database: SQL as its owner, Python with one set of names, each command on its own.
-_EXAMPLES = f"""{_ALONE}
+_EXAMPLES = f"""
 import contextlib, io, json, os, subprocess
 import psycopg
 
@@ -127,12 +112,12 @@ def steps() -> Iterator[list[str]]:
                 yield [SHELL, *arguments]
 
 
-def test_the_examples_run_in_the_order_of_the_page(installed: Path, postgres_database: str) -> None:
+def test_the_examples_run_in_the_order_of_the_page(installed: Wheel, postgres_database: str) -> None:
     output = alone(installed, _EXAMPLES, json.dumps([*steps()]), CHANGEFEED_URL=postgres_database)
 
     found = json.loads(output)
     said = found["said"].splitlines()
-    assert found["used"] == str(installed / "changefeed" / "__init__.py")
+    assert found["used"] == str(installed.site / "changefeed" / "__init__.py")
     assert [line.split("'version': ")[1][0] for line in said if "order-1" in line] == ["1", "2"]
     assert said[-1] == "False"
     assert found["changes"] == [found["last"][-1]]

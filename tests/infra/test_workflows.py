@@ -20,6 +20,7 @@ from relay.config.settings import Settings
 from tests.acceptance.target import FEATURES, lacking, named_target
 from tests.infra.compiler import find_compiler
 from tests.infra.project import ROOT, Project
+from tests.release.components import APP, LIBRARIES
 from tests.support.watchdog import WATCHDOG_S
 from tests.unit.relay.test_remedy import SHELLS
 
@@ -201,10 +202,10 @@ def test_everything_runs_on_the_oldest_python_and_on_azures_and_the_unit_tests_o
     assert skipped == set(full["strategy"]["matrix"]["python"])
 
 
-def test_the_examples_of_the_emulators_page_run_every_week_on_their_wheel() -> None:
+def test_all_releases_are_rehearsed_every_week() -> None:
     weekly = commands(read(ROOT / ".github/workflows/weekly.yml"))
 
-    assert "make emulators-check PYTHON=python" in weekly.splitlines()
+    assert "make release-check PYTHON=python3.11" in weekly.splitlines()
 
 
 def test_suggested_commands_are_tried_in_every_shell_that_they_are_made_for() -> None:
@@ -268,17 +269,23 @@ def test_a_tag_has_to_match_the_version_of_its_component(tag: str, folder: str, 
         return subprocess.run(shell, cwd=tmp_path, env=environment, timeout=WATCHDOG_S, check=False).returncode
 
     assert compared(tag.format(version)) == 0
-    assert (tmp_path / "env").read_text(encoding="utf-8") == f"FOLDER={folder}\n"
+    assert (tmp_path / "env").read_text(encoding="utf-8") == f"COMPONENT={tag.partition('-')[0]}\n"
     assert compared(tag.format("99.0.0")) != 0
 
 
-def test_a_distribution_is_built_after_its_metadata_has_the_address_of_the_repository() -> None:
-    steps_of_build = read(ROOT / ".github/workflows/release.yml")["jobs"]["build"]["steps"]
-    of_distributions = [each["run"] for each in steps_of_build if "!startsWith" in each.get("if", "")]
+def test_what_is_published_is_what_the_rehearsal_built() -> None:
+    jobs = read(ROOT / ".github/workflows/release.yml")["jobs"]
+    built = [each.get("run", "") for each in jobs["build"]["steps"]]
 
-    [completing, building] = of_distributions
-    assert completing == 'python .ci/release_metadata.py "$FOLDER"'
-    assert "python -m hatchling build" in building
+    assert 'make release-check PYTHON=python RELEASE="--only $COMPONENT --output release"' in built
+    assert [
+        each["with"]["path"] for each in jobs["build"]["steps"] if "upload-artifact" in each.get("uses", "")
+    ] == [
+        "release/dist",
+        "release/sbom",
+    ]
+    assert {each.name for each in LIBRARIES} | {APP} == {*COMPONENTS}
+    assert [each.folder for each in LIBRARIES] == [str(Path(COMPONENTS[each.name]).parent) for each in LIBRARIES]
 
 
 def test_the_real_compiler_builds_every_template_and_shows_what_would_change(tmp_path: Path) -> None:
@@ -365,8 +372,7 @@ def test_the_zip_that_is_deployed_is_the_one_that_was_attested() -> None:
     # Nothing is built here that was not attested.
     assert not [run for run in ran if "checkout" in run or "zip -r" in run or "package.py" in run]
     attested = [each for each in release["build"]["steps"] if "attest-build-provenance" in each.get("uses", "")]
-    assert [each["with"] for each in attested] == [{"subject-path": "dist/*"}]
-    assert "python infra/package.py dist/relay.zip" in [each.get("run") for each in release["build"]["steps"]]
+    assert [each["with"] for each in attested] == [{"subject-path": "release/dist/*"}]
 
 
 PARTS_OF_A_DEPLOYMENT = ("gh release download", "gh attestation verify", "config-zip")

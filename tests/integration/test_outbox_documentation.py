@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import subprocess
-import sys
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +15,7 @@ from azure.cosmos.aio import ContainerProxy
 from outbox_emulators.cosmos.server import CosmosServer
 from tests.support.pages import ROOT, blocks
 from tests.support.watchdog import WATCHDOG_S
+from tests.support.wheels import Wheel, build
 
 pytestmark = pytest.mark.slow
 
@@ -93,20 +92,17 @@ print(sorted({name.partition(".")[0] for name in sys.modules} & {"relay", "local
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """The unpacked wheel, and a folder with the files of the page."""
+    """The wheel, and a folder with the files of the page."""
 
-    package: Path
+    wheel: Wheel
     folder: Path
 
     async def run(self, text: str, **environment: str) -> str:
         """Run a program that can import the wheel and the folder, but nothing of this repository. Return its
         output.
         """
-        places = [str(self.package), str(self.folder)]
-        # The development installation is on the path too, and must come later.
-        program = f"import sys\nsys.path[:0] = {places!r}\n{text}"
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-I", "-c", program),
+            *self.wheel.program(f"sys.path[1:1] = [{str(self.folder)!r}]\n{text}"),
             cwd=self.folder,
             env={"PATH": os.environ["PATH"], **environment},
             stdout=asyncio.subprocess.PIPE,
@@ -123,32 +119,15 @@ class Installed:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    options = ("--quiet", "--no-build-isolation", "--no-deps", "--no-index", "--disable-pip-version-check")
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        *options,
-        "--wheel-dir",
-        str(folder),
-        str(ROOT / "packages" / "outbox"),
-    ]
-    subprocess.run(command, check=True, timeout=WATCHDOG_S)
-    (built,) = folder.glob("cosmos_outbox-*.whl")
-    return built
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Wheel:
+    return build("packages/outbox", tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture
-def installed(wheel: Path, tmp_path: Path) -> Installed:
-    package, folder = tmp_path / "site", tmp_path / "service"
-    folder.mkdir()
-    zipfile.ZipFile(wheel).extractall(package)
+def installed(wheel: Wheel, tmp_path: Path) -> Installed:
     for name, text in {**page_files(PAGE), **page_files(README)}.items():
-        (folder / name).write_text(text)
-    return Installed(package, folder)
+        (tmp_path / name).write_text(text)
+    return Installed(wheel, tmp_path)
 
 
 def page_files(page: Path) -> dict[str, str]:
@@ -156,8 +135,8 @@ def page_files(page: Path) -> dict[str, str]:
     return {match[1]: text for text in texts if (match := _NAME.match(text))}
 
 
-def test_the_wheel_contains_only_the_typed_package_and_its_licence(wheel: Path) -> None:
-    names = zipfile.ZipFile(wheel).namelist()
+def test_the_wheel_contains_only_the_typed_package_and_its_licence(wheel: Wheel) -> None:
+    names = zipfile.ZipFile(wheel.file).namelist()
 
     assert "outbox/py.typed" in names
     assert "outbox/__init__.py" in names
@@ -168,7 +147,7 @@ def test_the_wheel_contains_only_the_typed_package_and_its_licence(wheel: Path) 
 async def test_the_wheel_needs_nothing_of_this_repository(installed: Installed) -> None:
     where, others = (await installed.run(_PRINT_IMPORTS)).splitlines()
 
-    assert Path(where).is_relative_to(installed.package)
+    assert Path(where).is_relative_to(installed.wheel.site)
     assert others == "[]"
 
 

@@ -9,8 +9,6 @@ import re
 import shlex
 import signal
 import sqlite3
-import subprocess
-import sys
 import zipfile
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
@@ -29,6 +27,7 @@ from tests.integration.conftest import ROOT
 from tests.support.dead_letters import Topic
 from tests.support.pages import blocks
 from tests.support.watchdog import WATCHDOG_S
+from tests.support.wheels import Wheel, build
 
 pytestmark = pytest.mark.slow
 
@@ -36,22 +35,14 @@ _PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
 _ADDRESS = re.compile(r"ADDRESS = \(.*?\n\)\n", re.DOTALL)
 
 
-def build(package: str, folder: Path) -> Path:
-    """Build the wheel of a folder of `packages`; returns its path."""
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    subprocess.run(command, cwd=ROOT / "packages" / package, check=True, capture_output=True, timeout=WATCHDOG_S)
-    (built,) = folder.glob("*.whl")
-    return built
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Wheel:
+    return build("packages/inbox", tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build("inbox", tmp_path_factory.mktemp("wheel"))
-
-
-@pytest.fixture(scope="module")
-def emulators(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build("emulators", tmp_path_factory.mktemp("emulators"))
+def emulators(tmp_path_factory: pytest.TempPathFactory) -> Wheel:
+    return build("packages/emulators", tmp_path_factory.mktemp("emulators"))
 
 
 def lent(folder: Path) -> list[tuple[str, int]]:
@@ -68,13 +59,11 @@ def block(page: str) -> str:
 
 @asynccontextmanager
 async def running(
-    wheel: Path, folder: Path, text: str, *arguments: str, **environment: str
+    wheel: Wheel, folder: Path, text: str, *arguments: str, **environment: str
 ) -> AsyncIterator[Process]:
     """Run a program that can import the wheel, but nothing of this repository."""
-    zipfile.ZipFile(wheel).extractall(folder / "site")
-    program = f"import sys\nsys.path[:0] = [{str(folder / 'site')!r}]\n{text}"
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-I", "-c", program, *arguments),
+        *wheel.program(text, *arguments),
         cwd=folder,
         env={"PATH": os.environ["PATH"], **environment},
         stdout=PIPE,
@@ -97,8 +86,8 @@ def event(identifier: str, key: str, action: str, **data: object) -> Message:
     return Message(body, inferred=True, id=identifier, group_id=key, subject=action, properties={"sequence": 1})
 
 
-def test_the_wheel_contains_only_the_typed_package_and_its_licence(wheel: Path) -> None:
-    names = zipfile.ZipFile(wheel).namelist()
+def test_the_wheel_contains_only_the_typed_package_and_its_licence(wheel: Wheel) -> None:
+    names = zipfile.ZipFile(wheel.file).namelist()
 
     source = ROOT / "packages" / "inbox" / "src"
     modules = {path.relative_to(source).as_posix() for kind in ("py", "sql") for path in source.rglob(f"*.{kind}")}
@@ -106,36 +95,15 @@ def test_the_wheel_contains_only_the_typed_package_and_its_licence(wheel: Path) 
     assert any(name.endswith("licenses/LICENSE") for name in names)
 
 
-def test_the_installed_command_is_the_module_and_names_itself(wheel: Path, tmp_path: Path) -> None:
-    install = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "--no-index",
-        "--no-deps",
-        "--target",
-        str(tmp_path),
-        str(wheel),
-    ]
-    subprocess.run(install, check=True, capture_output=True, timeout=WATCHDOG_S)
-
-    done = subprocess.run(
-        [tmp_path / "bin" / "servicebus-inbox", "--help"],
-        cwd=tmp_path,
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=WATCHDOG_S,
-        check=False,
-    )
+def test_the_installed_command_is_the_module_and_names_itself(wheel: Wheel) -> None:
+    done = wheel.script("servicebus-inbox", "--help")
 
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("usage: servicebus-inbox [-h] [--version] COMMAND ...\n")
     assert "`servicebus-inbox COMMAND --help`" in done.stdout
 
 
-async def test_the_consumer_of_the_page_counts_and_stops(wheel: Path, tmp_path: Path, entities: Entities) -> None:
+async def test_the_consumer_of_the_page_counts_and_stops(wheel: Wheel, tmp_path: Path, entities: Entities) -> None:
     async with ServiceBusServer(entities) as server:
         loans = [event(f"e{key}", key, "BookLent", title="Frankenstein") for key in ("k1", "k2")]
         topic = server.broker.namespace.destination("domain-events")
@@ -150,7 +118,7 @@ async def test_the_consumer_of_the_page_counts_and_stops(wheel: Path, tmp_path: 
 
 
 async def test_the_consumer_of_the_page_handles_dead_letters(
-    wheel: Path, tmp_path: Path, entities: Entities
+    wheel: Wheel, tmp_path: Path, entities: Entities
 ) -> None:
     async with ServiceBusServer(entities) as server:
         topic = Topic(server)
@@ -167,13 +135,13 @@ async def test_the_consumer_of_the_page_handles_dead_letters(
     assert lent(tmp_path) == [("Frankenstein", 1)]
 
 
-async def test_the_example_of_the_readme_receives(wheel: Path, emulators: Path, tmp_path: Path) -> None:
+async def test_the_example_of_the_readme_receives(wheel: Wheel, emulators: Wheel, tmp_path: Path) -> None:
     """Start the broker as the README does, and run its program; only the ports differ."""
     readme = ROOT / "packages" / "inbox" / "README.md"
     [command] = [each.text for each in blocks(readme) if each.text.startswith("outbox-emulators")]
     _, *words = shlex.split(command)
     script = "from outbox_emulators.__main__ import main\nmain()"
-    folder = tmp_path / "broker"
+    (folder := tmp_path / "broker").mkdir()
     async with running(emulators, folder, script, *words, "--port", "0", "--admin-port", "0") as servicebus:
         address = json.loads((await line(servicebus)).removeprefix("READY "))["connection_string"]
         text, replaced = _ADDRESS.subn(f"ADDRESS = {address!r}\n", block("packages/inbox/README.md"))

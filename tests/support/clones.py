@@ -1,8 +1,10 @@
-"""Folders that look like a fresh clone after `make setup`, in which a page's commands are run as pasted."""
+"""Copies of the project: folders that look like a fresh clone, some of them after `make setup`."""
 
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -32,6 +34,29 @@ def make_clone(folder: Path) -> None:
         if not path.name.startswith(".") or path.name == ".ci":
             (folder / path.name).symlink_to(path)
     (folder / ".venv").symlink_to(sys.prefix)
+
+
+def copy_of_project(folder: Path, *, git: bool = False) -> Path:
+    """Copy the files that git tracks, or would track, into a folder, and return it.
+
+    Args:
+        folder: Is made, with its parents.
+        git: Whether the copy is a repository, too: some tests ask git which files there are.
+    """
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+    )
+    for name in filter(None, listed.stdout.decode().split("\0")):
+        if (source := ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, folder / name)
+    if git:
+        subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
+        subprocess.run(["git", "add", "-A"], cwd=folder, check=True)
+    return folder
 
 
 def environment_of_a_newcomer() -> dict[str, str]:

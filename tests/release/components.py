@@ -1,0 +1,80 @@
+"""The components that a tag releases (docs/releasing.md), and where their tests are."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from typing import Any
+
+from tests.support.pages import ROOT
+
+APP = "app"
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """A distribution for PyPI.
+
+    Attributes:
+        name: As in its tag, and the last part of its folder.
+        folder: Relative to the repository.
+        module: The package that it installs.
+        command: The command that it installs; None if it has none.
+        examples: The tests that run its README's examples, with pytest.
+        beside: Further packages that the examples import.
+    """
+
+    name: str
+    folder: str
+    module: str
+    command: str | None
+    examples: tuple[str, ...]
+    beside: tuple[str, ...] = ()
+
+    @property
+    def project(self) -> dict[str, Any]:
+        """The table `project` of its metadata."""
+        text = (ROOT / self.folder / "pyproject.toml").read_text(encoding="utf-8")
+        found: dict[str, Any] = tomllib.loads(text)["project"]
+        return found
+
+    @property
+    def distribution(self) -> str:
+        """The name on PyPI."""
+        return str(self.project["name"])
+
+    @property
+    def extras(self) -> list[str]:
+        """The names of its extras."""
+        return [*self.project.get("optional-dependencies", {})]
+
+
+LIBRARIES = (
+    Library(
+        "changefeed", "changefeed", "changefeed", "sql-changefeed", ("tests/changefeed/test_distribution.py",)
+    ),
+    Library(
+        "outbox",
+        "packages/outbox",
+        "outbox",
+        None,
+        ("tests/integration/test_outbox_documentation.py",),
+        ("fastapi", "httpx"),
+    ),
+    # Before `inbox`, whose examples use the broker.
+    Library(
+        "emulators",
+        "packages/emulators",
+        "outbox_emulators",
+        "outbox-emulators",
+        (),  # packages/emulators/check.sh runs them in an environment of its own
+        ("pytest", "azure-servicebus"),
+    ),
+    Library(
+        "inbox",
+        "packages/inbox",
+        "inbox",
+        "servicebus-inbox",
+        ("tests/integration/test_receiving_documentation.py",),
+    ),
+)
