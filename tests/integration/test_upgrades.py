@@ -1,4 +1,4 @@
-"""What an earlier release has stored is read by this one: quarantine, feed and a consumer's records.
+"""Checks that this release reads the stores of an earlier one: quarantine, feed and a consumer's records.
 
 The folders in `tests/integration/stored` hold what the stores of a release contained. To add this one, which is
 needed once a stored format has changed: `UPGRADES=0.2.0 python -m pytest tests/integration/test_upgrades.py`.

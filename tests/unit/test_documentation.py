@@ -29,7 +29,7 @@ README_WORDS = 650
 WORDS = 60_000
 
 FIRST_SENTENCE = re.compile(r"# .+\n\n(After reading this page you (can|know)[ ,]|In five minutes[ ,])")
-NO_FIRST_SENTENCE = {"CHANGELOG.md", "README.md", "SECURITY.md"}
+NO_FIRST_SENTENCE = {"CHANGELOG.md", "CODE_OF_CONDUCT.md", "README.md", "SECURITY.md", "SUPPORT.md"}
 DECISION = re.compile(r"docs/decisions/0[^/]+\.md")
 
 # What a block of commands begins with, whatever its fence says.
