@@ -1,4 +1,7 @@
-"""For all tests: their own node ids, which name the group where pytest-xdist runs them; PostgreSQL and Azurite."""
+"""For all tests: a node id of their own, which names its group where pytest-xdist runs it; PostgreSQL and Azurite.
+
+Of what was skipped, each reason is shown once.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,11 @@ from _pytest.nodeid import coerce_node_id
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
-from tests.support import leaks, local_services, skips, watchdog
+from tests.support import leaks, local_services, watchdog
 from tests.support.azurite import azurite, blobs
 from tests.support.closing import close_later
 from tests.support.postgresql import changefeed_database, outbox_database, postgres_database, postgres_server
+from tests.support.skips import pytest_terminal_summary
 
 __all__ = [
     "azurite",
@@ -28,6 +32,7 @@ __all__ = [
     "outbox_database",
     "postgres_database",
     "postgres_server",
+    "pytest_terminal_summary",
 ]
 
 
@@ -45,9 +50,8 @@ if "FUZZ_EXAMPLES" not in os.environ:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add `--order`, so that tests which depend on each other are found, and `--start-until`."""
+    """Add `--order`, so that tests which depend on each other are found."""
     parser.addoption("--order", metavar="SEED|reversed", help="run the tests in a random order, or reversed")
-    skips.add_options(parser)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -61,7 +65,7 @@ def pytest_configure(config: pytest.Config) -> None:
         folder = tempfile.TemporaryDirectory(prefix="pytest-", ignore_cleanup_errors=True)
         config.option.basetemp = str(Path(folder.name) / "tests")
         config.add_cleanup(folder.cleanup)
-    for plugin in (leaks, watchdog, local_services, skips):
+    for plugin in (leaks, watchdog, local_services):
         if not config.pluginmanager.is_registered(plugin):
             config.pluginmanager.register(plugin)
 

@@ -178,7 +178,7 @@ def test_every_command_of_the_project_exists_with_its_options(workflow: Any) -> 
 def test_everything_runs_on_the_oldest_python_and_on_azures_and_the_unit_tests_on_the_rest() -> None:
     jobs = read(ROOT / ".github/workflows/ci.yml")["jobs"]
     full, unit = jobs["full"], jobs["unit"]["strategy"]["matrix"]
-    script = (ROOT / ".ci/run").read_text(encoding="utf-8").split("\n")
+    script = [line.strip() for line in (ROOT / ".ci/run").read_text(encoding="utf-8").split("\n")]
 
     assert full["strategy"]["matrix"]["python"] == ["3.11", "3.13"]
     assert ".ci/run" in [step.get("run") for step in full["steps"]]

@@ -20,6 +20,7 @@ from dotenv import dotenv_values
 from local.azurite import server as azurite
 from local.stack.environment import TOPIC
 from outbox_emulators.shell import OUTPUT_CLOSED, python
+from tests.support.waiting import look_again
 from tests.support.watchdog import WATCHDOG_S
 
 pytestmark = pytest.mark.slow
@@ -159,7 +160,7 @@ async def assert_each_command_of_the_page_has_its_env_file(shell: Shell, url: st
     async with asyncio.timeout(WATCHDOG_S):
         # The page counts the records of each reason less often than it reads events.
         while not any(" quarantine " in each for each in commands):
-            await asyncio.sleep(0.1)
+            await look_again()
             commands = await commands_of(url)
 
     assert [each for each in commands if f"--env-file {shell.env_file}" not in each] == []

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from itertools import count
 from types import SimpleNamespace
 from typing import Any
@@ -680,8 +680,8 @@ async def test_an_event_may_have_been_set_aside_while_positions_are_ahead_of_the
     quarantine = InMemoryQuarantine()
     await site.outbox.commit(event("e0", "k"))
     await AsyncFeed(site.session, TABLE).read(0)
-    tomorrow = UUID(bytes=at(datetime.now(UTC) + timedelta(days=1)))
-    await site.session.execute(Statement(f'update changefeed."state:{TABLE}" set ulid = ?', (tomorrow,)))
+    ahead = UUID(bytes=at(datetime(2099, 1, 1, tzinfo=UTC)))
+    await site.session.execute(Statement(f'update changefeed."state:{TABLE}" set ulid = ?', (ahead,)))
     await site.outbox.commit(*(event(f"e{number}", "k") for number in range(1, 6)))
 
     async def order(events: Mapping[str, Sequence[Event]]) -> None:

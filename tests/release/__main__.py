@@ -16,6 +16,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from local.make_venv import pip_settings, uv_variables
@@ -109,7 +110,12 @@ class Rehearsal:
         say(APP, f"relay.zip: the same {Path(archive).stat().st_size} bytes from two folders")
         app = self.work / "app"
         shutil.unpack_archive(archive, app)
-        python = self._environment("app-locked", deployed_python(self.pythons))
+        _, newest = self.pythons
+        if run([newest, "-c", f"import sys; print(sys.version_info >= {DEPLOYED})"]).strip() != "True":
+            raise CheckFailed(
+                f"no Python {'.'.join(map(str, DEPLOYED))} is installed, which the app is deployed to"
+            )
+        python = self._environment("app-locked", newest)
         install(python, "--require-hashes", "-r", str(app / "requirements.txt"))
         functions = run([str(python), "-c", _FUNCTIONS], folder=app, environment=_SETTINGS).split()
         if functions != _EXPECTED:
@@ -174,9 +180,9 @@ class Rehearsal:
         alone = self._environment(f"{folder}/alone-{library.name}", python)
         install(alone, *self._requirements(library, python, resolution), str(wheel))
         run([str(alone), "-I", "-c", f"import {library.module}"])
-        if library.command is not None:
+        for command in library.commands:
             for option in ("--version", "--help"):
-                run([str(alone.parent / library.command), option])
+                run([str(alone.parent / command), option])
         complete = self._environment(f"{folder}/{library.name}", python)
         extras = ",".join(library.extras)
         required = self._requirements(library, python, resolution, "--all-extras")
@@ -267,14 +273,6 @@ def version_of(python: Path) -> str:
     return run([str(python), "--version"]).strip()
 
 
-def deployed_python(pythons: Sequence[str]) -> str:
-    """Return the first of the Pythons that the locked packages can be installed on."""
-    for python in reversed(pythons):
-        if run([python, "-c", f"import sys; print(sys.version_info >= {DEPLOYED})"]).strip() == "True":
-            return python
-    raise CheckFailed(f"no Python {'.'.join(map(str, DEPLOYED))} is installed, which the app is deployed to")
-
-
 def say(component: str, text: str) -> None:
     print(f"ok       {component}: {text}", flush=True)
 
@@ -297,7 +295,7 @@ def main() -> int:
         copies = (copy_of_project(work / "first"), copy_of_project(work / "the second"))
         rehearsal = Rehearsal(copies, work, given.output.resolve(), (pythons[0], pythons[-1]))
         checks: list[tuple[str, Callable[[], None]]] = [
-            *((each.name, lambda each=each: rehearsal.check_library(each)) for each in LIBRARIES),
+            *((each.name, partial(rehearsal.check_library, each)) for each in LIBRARIES),
             (APP, rehearsal.check_app),
             (APP, rehearsal.check_images),
         ]

@@ -19,7 +19,6 @@ class Library:
         name: As in its tag, and the last part of its folder.
         folder: Relative to the repository.
         module: The package that it installs.
-        command: The command that it installs; None if it has none.
         examples: The tests that run its README's examples, with pytest.
         beside: Further packages that the examples import.
     """
@@ -27,7 +26,6 @@ class Library:
     name: str
     folder: str
     module: str
-    command: str | None
     examples: tuple[str, ...]
     beside: tuple[str, ...] = ()
 
@@ -44,20 +42,22 @@ class Library:
         return str(self.project["name"])
 
     @property
+    def commands(self) -> list[str]:
+        """The names of the commands that it installs."""
+        return [*self.project.get("scripts", {})]
+
+    @property
     def extras(self) -> list[str]:
         """The names of its extras."""
         return [*self.project.get("optional-dependencies", {})]
 
 
 LIBRARIES = (
-    Library(
-        "changefeed", "changefeed", "changefeed", "sql-changefeed", ("tests/changefeed/test_distribution.py",)
-    ),
+    Library("changefeed", "changefeed", "changefeed", ("tests/changefeed/test_distribution.py",)),
     Library(
         "outbox",
         "packages/outbox",
         "outbox",
-        None,
         ("tests/integration/test_outbox_documentation.py",),
         ("fastapi", "httpx"),
     ),
@@ -66,7 +66,6 @@ LIBRARIES = (
         "emulators",
         "packages/emulators",
         "outbox_emulators",
-        "outbox-emulators",
         (),  # packages/emulators/check.sh runs them in an environment of its own
         ("pytest", "azure-servicebus"),
     ),
@@ -74,7 +73,6 @@ LIBRARIES = (
         "inbox",
         "packages/inbox",
         "inbox",
-        "servicebus-inbox",
         ("tests/integration/test_receiving_documentation.py",),
     ),
 )

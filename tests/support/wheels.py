@@ -58,9 +58,8 @@ def build(library: str, folder: Path) -> Wheel:
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
     subprocess.run(command, cwd=ROOT / library, check=True, capture_output=True, timeout=WATCHDOG_S)
     (file,) = folder.glob("*.whl")
-    environment = Path(os.environ.get(ENVIRONMENTS, "")) / Path(library).name
-    if ENVIRONMENTS in os.environ and environment.is_dir():
-        python = environment / "bin" / "python"
+    environments = os.environ.get(ENVIRONMENTS)
+    if environments and (python := Path(environments, Path(library).name, "bin", "python")).exists():
         where = "import sysconfig; print(sysconfig.get_path('purelib'))"
         site = subprocess.run([python, "-c", where], check=True, capture_output=True, text=True).stdout.strip()
         return Wheel(file, Path(site), str(python), python.parent)
