@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import json
 import struct
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from azure.cosmos.aio import ContainerProxy
+from hypothesis import given
+from hypothesis import strategies as st
 
 from outbox_emulators.cosmos.query.complex_values import ComplexPlace
+from outbox_emulators.cosmos.query.execution import Continuation, Execution, Row
+from outbox_emulators.cosmos.query.parsing import parse_query
+from outbox_emulators.cosmos.query.values import UNDEFINED, sort_order
 from outbox_emulators.testing import Answer, RawClient
 
 
@@ -261,3 +269,59 @@ async def test_a_client_reads_what_it_wrote(container: ContainerProxy) -> None:
         await container.create_item({"id": str(number), "pk": "a"})
 
         assert (await container.read_item(str(number), "a"))["id"] == str(number)
+
+
+VALUES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-2, 2),
+    st.sampled_from([0.5, -1.5]),
+    st.sampled_from(["", "a", "b"]),
+    st.lists(st.integers(0, 1), max_size=2),
+    st.dictionaries(st.sampled_from("xy"), st.integers(0, 1), max_size=1),
+)
+ITEMS = st.lists(st.dictionaries(st.sampled_from("pq"), VALUES), max_size=12)
+
+
+@pytest.mark.parametrize("directions", list(itertools.product(("ASC", "DESC"), repeat=2)))
+@given(items=ITEMS, size=st.integers(1, 5))
+async def test_pages_follow_each_other_in_the_order_of_the_keys(
+    directions: tuple[str, str], items: list[dict[str, Any]], size: int
+) -> None:
+    first, second = directions
+    query = f"SELECT VALUE c.n FROM c ORDER BY c.p {first}, c.q {second}"
+
+    def order(left: dict[str, Any], right: dict[str, Any]) -> int:
+        for name, direction in zip("pq", directions, strict=True):
+            difference = sort_order(left.get(name, UNDEFINED), right.get(name, UNDEFINED))
+            if difference:
+                return -difference if direction == "DESC" else difference
+        difference = int(left["n"] - right["n"])
+        return -difference if first == "DESC" else difference
+
+    numbered = [{**item, "n": number} for number, item in enumerate(items)]
+
+    expected = sorted(numbered, key=functools.cmp_to_key(order))
+    assert await all_pages(query, numbered, size) == [item["n"] for item in expected]
+
+
+@given(items=ITEMS, size=st.integers(1, 5))
+async def test_no_page_repeats_a_distinct_result(items: list[dict[str, Any]], size: int) -> None:
+    found = await all_pages("SELECT DISTINCT VALUE IS_DEFINED(c.q) FROM c ORDER BY c.p", items, size)
+
+    assert sorted(found) == sorted({"q" in item for item in items})
+
+
+async def all_pages(query: str, items: list[dict[str, Any]], size: int) -> list[Any]:
+    async def rows() -> AsyncIterator[Row]:
+        for number, item in enumerate(items):
+            yield Row(number, json.dumps(item))
+
+    found: list[Any] = []
+    continuation: Continuation | None = None
+    while True:
+        page = await Execution(parse_query(query), {}).page(rows(), size, continuation)
+        found += map(json.loads, page.texts)
+        if page.continuation is None:
+            return found
+        continuation = Continuation.decode(page.continuation.encode())

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import base64
 import binascii
-import functools
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from typing import Any
 
 import orjson
@@ -25,8 +26,8 @@ from outbox_emulators.cosmos.query.evaluation import Budget, Evaluator, Paramete
 from outbox_emulators.cosmos.query.grouping import Grouping
 from outbox_emulators.cosmos.query.joining import joined
 from outbox_emulators.cosmos.query.subqueries import compile_subqueries
-from outbox_emulators.cosmos.query.syntax import Expression, Name, ObjectLiteral, Query
-from outbox_emulators.cosmos.query.values import UNDEFINED, canonical, load, sort_key, sort_order
+from outbox_emulators.cosmos.query.syntax import Expression, Name, ObjectLiteral, Query, SortKey
+from outbox_emulators.cosmos.query.values import UNDEFINED, canonical, load, sort_key, sort_order, sort_rank
 
 MAX_PAGE_BYTES = 4 * 1024 * 1024
 _TICKS_A_SECOND = 10_000_000
@@ -189,18 +190,28 @@ class Execution:
             yield Row(number, text)
 
     async def _sorted(self, rows: AsyncIterator[Row], collector: _Collector) -> Page:
-        by_place = functools.cmp_to_key(self.compare)
-        results: list[tuple[Place, str | None]] = []
+        results: list[tuple[Place, Row]] = []
         async for row in rows:
             collector.examine(row)
             for index, scope in self._matching(row):
                 place = Place(tuple(sort_key(key(scope)) for key in self._keys), row.number, index)
-                results.append((place, self._project(scope, row)))
-        results.sort(key=lambda result: by_place(result[0]))
-        for place, text in results:
-            if self._follows(place) and not collector.offer(place, text):
+                # With DISTINCT, the results of earlier pages are needed to know what repeats them.
+                if self._follows(place) and (self.distinct or not collector.is_given_out(place)):
+                    results.append((place, row))
+        self._sort(results)
+        for place, row in results:
+            # Only what is returned is projected: each page of a long result examines all items.
+            scope = next(islice(joined(self._scope(load(row.text)), self._joins), place.index, None))
+            if not collector.offer(place, self._project(scope, row)):
                 break
         return collector.page()
+
+    def _sort(self, results: list[tuple[Place, Any]]) -> None:
+        """Sort results by their places, in the order of `compare`."""
+        keys = self._query.order_by
+        results.sort(key=lambda result: (result[0].number, result[0].index), reverse=_is_descending(keys))
+        for number in reversed(range(len(keys))):
+            results.sort(key=partial(_rank, number), reverse=keys[number].descending)
 
     async def _grouped(self, rows: AsyncIterator[Row], collector: _Collector, grouping: Grouping) -> Page:
         groups = grouping.start(self._scope(UNDEFINED))
@@ -212,8 +223,8 @@ class Execution:
             (Place(tuple(sort_key(key(scope)) for key in self._keys), number), scope)
             for number, scope in enumerate(groups.results())
         ]
-        by_place = functools.cmp_to_key(self.compare)
-        for place, scope in sorted(results, key=lambda result: by_place(result[0])):
+        self._sort(results)
+        for place, scope in results:
             if not collector.offer(place, self._project(scope, _NO_ROW)):
                 break
         return collector.page()
@@ -244,7 +255,7 @@ class Execution:
             if difference := sort_order(one, other):
                 return -difference if key.descending else difference
         difference = left.number - right.number or left.index - right.index
-        return -difference if self._query.order_by and self._query.order_by[0].descending else difference
+        return -difference if _is_descending(self._query.order_by) else difference
 
     @property
     def skip(self) -> int:
@@ -283,7 +294,7 @@ class _Collector:
 
     def offer(self, place: Place, text: str | None) -> bool:
         """Take the next result in order, None for undefined; returns whether more are needed."""
-        if text is None or self._repeated(text) or self._given_out(place):
+        if text is None or self._repeated(text) or self.is_given_out(place):
             return True
         if self._skipped < self._execution.skip:
             self._skipped += 1
@@ -313,8 +324,17 @@ class _Collector:
         self._seen.add(value)
         return repeated
 
-    def _given_out(self, place: Place) -> bool:
+    def is_given_out(self, place: Place) -> bool:
+        """Return True if an earlier page had this result."""
         return self._after is not None and self._execution.compare(place, self._after) <= 0
+
+
+def _rank(key: int, result: tuple[Place, Any]) -> tuple[Any, ...]:
+    return sort_rank(result[0].keys[key])
+
+
+def _is_descending(order_by: Sequence[SortKey]) -> bool:
+    return bool(order_by) and order_by[0].descending
 
 
 def _projection(query: Query, parameters: Parameters) -> _Projection:

@@ -100,6 +100,14 @@ def sort_order(left: Any, right: Any) -> int:
     return int(left > right) - int(left < right)
 
 
+def sort_rank(value: Any) -> tuple[Kind, Any]:
+    """Return a tuple that sorts among others as `sort_order` orders their values."""
+    kind = _sorted_kind(value)
+    if kind in (Kind.ARRAY, Kind.OBJECT):
+        return kind, _rank(value)
+    return kind, 0 if kind in (Kind.UNDEFINED, Kind.NULL) else value
+
+
 def _sorted_kind(value: Any) -> Kind:
     if isinstance(value, ComplexPlace):
         return Kind.ARRAY if value.type == "array" else Kind.OBJECT
