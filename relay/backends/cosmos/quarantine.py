@@ -24,6 +24,9 @@ _SUMMARY = (
     'c.documentParts, c.documentId, c.document.id AS storedId, c.lsn, c["order"] AS place FROM c'
 )
 
+_PAGE_ITEMS = 1000
+"""The most of a page, which the service ends at 4 MB. It has 100 where the client asks for no number."""
+
 # The meaning of a status for the items. The service refuses items that are too large with 413, and those nested
 # more than 128 levels deep with 400.
 _REFUSALS: dict[int, type[StoreError]] = {
@@ -122,6 +125,7 @@ class CosmosItems:
         limit: int | None = None,
     ) -> list[Any]:
         options: dict[str, Any] = {} if partition_key is None else {"partition_key": partition_key}
+        options["max_item_count"] = _PAGE_ITEMS if limit is None else min(limit, _PAGE_ITEMS)
         found: list[Any] = []
         with self._explaining():
             async with self._containers.call() as call:
