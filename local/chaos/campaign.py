@@ -277,6 +277,8 @@ class Campaign:
                 shrunk_bytes=arguments.payload + _WITHOUT_TEXT,
             )
             await injector.begin(schedule.standing(arguments.seed, arguments.kinds))
+            for operator in self._operators.values():
+                operator.refused = lambda: injector.refuses_everything
             operating = [asyncio.create_task(operator.work()) for operator in self._operators.values()]
             self._background = [
                 asyncio.create_task(replace_ended_hosts(stack, self._ended)),

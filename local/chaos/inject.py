@@ -73,9 +73,15 @@ class Injector:
         self._standing: set[int] = set()
         self._running: set[asyncio.Task[None]] = set()
         self._met: Counter[str] = Counter()
+        self._refusals = 0
         self.injected: Counter[str] = Counter()
         self.applied: Counter[str] = Counter()
         self.failures: list[str] = []
+
+    @property
+    def refuses_everything(self) -> bool:
+        """True while a destination refuses every event, or is about to."""
+        return self._refusals > 0
 
     async def inject(self, fault: Fault) -> None:
         """Inject one fault, without waiting until it is over."""
@@ -107,7 +113,8 @@ class Injector:
         if fault.kind in _IDLE_KINDS:
             return self._until_a_link_is_idle(fault)
         if fault.kind in _TIMED_FROM_FIRST_HIT:
-            return self._from_first_hit(fault)
+            work = self._from_first_hit(fault)
+            return self._refusing(work) if fault.kind == "refuse-everything" else work
         if fault.kind in BYSTANDER_KINDS:
             return self._bystander.inject(fault.kind)
         if fault.kind == "kill-after-blob":
@@ -183,6 +190,13 @@ class Injector:
             async with asyncio.timeout(_APPLIED_WITHIN_S):
                 while not (await self._admin.post(self._stack.servicebus, "faults", content))["applied"]:
                     await asyncio.sleep(_POLL_EVERY_S)
+
+    async def _refusing(self, work: Coroutine[Any, Any, None]) -> None:
+        self._refusals += 1
+        try:
+            await work
+        finally:
+            self._refusals -= 1
 
     async def _from_first_hit(self, fault: Fault) -> None:
         """Keep the fault for its time from the first transfer it hits, whenever that is."""

@@ -7,7 +7,7 @@ import io
 import json
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -80,7 +80,10 @@ def _is_defect(line: str) -> bool:
 
 @dataclass(slots=True)
 class _Named:
-    """An event that errors name: when first and last, in seconds of a monotonic clock, how often, and by whom."""
+    """An event that errors name: when first and last, in seconds of a monotonic clock, how often, and by whom.
+
+    `first_s` is later than the first time if the topic refused everything then.
+    """
 
     first_s: float
     last_s: float
@@ -93,14 +96,15 @@ class _Named:
 class Operator:
     """Orders events of one stream to be set aside that errors name, and settles parked keys.
 
-    It orders an event once: the order is to hold. With `hasty` it orders at the first mention; otherwise it waits
-    until the event has been named for some seconds.
+    It orders an event once: the order is to hold. With `hasty` it orders at the first mention. Otherwise it waits
+    until the event has been named for some seconds in which the topic accepted other events, as the errors advise.
 
     Attributes:
         stream: The stream's name, if there are several; its commands have it then.
         aside: What it ordered, and the records that it discarded.
         done: Number of commands that succeeded, by their name.
         failed: Number of commands that failed.
+        refused: Tells that the topic refuses every event now.
     """
 
     settings: Mapping[str, str]
@@ -112,6 +116,7 @@ class Operator:
     aside: Aside = field(default_factory=Aside)
     done: Counter[str] = field(default_factory=Counter)
     failed: Counter[str] = field(default_factory=Counter)
+    refused: Callable[[], bool] = lambda: False
     named: dict[EventName, _Named] = field(default_factory=dict)
     _ordering: dict[str, float] = field(default_factory=dict)
     """When it first tried to order each event to be set aside."""
@@ -134,6 +139,9 @@ class Operator:
     def read(self) -> None:
         """Note what the new lines of the logs name."""
         now = time.monotonic()
+        if self.refused():
+            for each in self.named.values():
+                each.first_s = now
         for process, line in self.logs.lines():
             name = named_in(line, self.stream)
             if name is None or (self.stream is not None and not self.history.has(*name)):
@@ -145,6 +153,8 @@ class Operator:
                 self.named[name] = _Named(now, now, process, line)
 
     def _due(self) -> list[EventName]:
+        if self.refused() and not self.hasty:
+            return []
         patience_s = 0.0 if self.hasty else _PATIENT_S
         # Not in their union, which would be built anew for each name.
         return [

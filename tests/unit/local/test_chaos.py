@@ -197,6 +197,22 @@ def test_a_patient_operator_waits_and_a_hasty_one_does_not(tmp_path: Path) -> No
     assert patient._due() == []  # an order is given once: it is to hold
 
 
+def test_an_operator_checks_first_that_the_topic_accepts_other_events(tmp_path: Path) -> None:
+    operator = an_operator(tmp_path)
+    (tmp_path / "worker-1.log").write_text("python -m relay quarantine add k e1\n")
+    operator.read()
+    operator.named["k", "e1"].first_s -= 60
+
+    operator.refused = lambda: True
+    assert operator._due() == []
+    operator.read()
+    operator.refused = lambda: False
+    assert operator._due() == []  # it may have been named for that alone
+
+    operator.named["k", "e1"].first_s -= 60
+    assert operator._due() == [("k", "e1")]
+
+
 def test_what_stands_names_the_first_event_of_a_key_the_process_and_the_lease(tmp_path: Path) -> None:
     operator = an_operator(tmp_path)
     (tmp_path / "functions-2.log").write_text("python -m relay quarantine add k e1\n")
