@@ -43,6 +43,7 @@ from local.chaos.rules import RulesInTime, draw_changes
 from local.chaos.sides import open_side
 from local.chaos.sources import SourceSide
 from local.chaos.streams import DEFAULT, Layout, Stream
+from local.chaos.upgrades import Upgrades
 from local.chaos.workload import Workload
 from local.stack.ahead import make_app
 from local.stack.environment import Source
@@ -150,6 +151,7 @@ class Campaign:
         self._layout = Layout(arguments.destinations, arguments.outboxes, every=self._later)
         self._history = LaterHistories(self._layout) if self._changing else Histories(self._layout)
         self._deployments: Deployments | None = None
+        self._upgrades: Upgrades | None = None
         self._rules: dict[str, RulesInTime] = {}
         self._settled: Counter[str] = Counter()
         self._policy: Policy = arguments.on_poison
@@ -193,6 +195,9 @@ class Campaign:
                 app = make_app(Path(folder) / "app", app, _RULES_AHEAD_S)
             elif self._layout.is_routed:
                 relay_file.write_text(self._layout.file(arguments.source))
+            if arguments.earlier:
+                earlier = arguments.earlier.resolve()
+                self._upgrades = Upgrades(earlier, events=arguments.events - self._late)
             options = StackOptions(
                 source=arguments.source,
                 shards=arguments.shards,
@@ -268,6 +273,8 @@ class Campaign:
             ) as side,
             open_contents(stack.blobs) as self._contents,
         ):
+            if self._upgrades is not None:
+                self._upgrades.begin(stack)
             await side.start_hosts(arguments.hosts)
             admin = AdminPorts(http)
             injector = Injector(
@@ -306,6 +313,7 @@ class Campaign:
                 self._inject(injector, commit_late),
                 *([self._disable_one(injector)] if self._layout.is_routed else []),
                 *([self._deployments.work(stack, self._history)] if self._deployments else []),
+                *([self._upgrades.work(stack, self._history)] if self._upgrades else []),
             )
             try:
                 stands = await self._follow(working, injector, side)
@@ -558,6 +566,7 @@ class Campaign:
             **({"streams": {each.stream: each.of_stream for each in judged}} if self._layout.is_routed else {}),
             **({} if self._contents is None else {"contents": len(self._contents.read)}),
             **self._of_rules(),
+            **({} if self._upgrades is None else {"upgrades": dict(self._upgrades.done)}),
             "live": not stands,
             "restarts": len(self._phase.restarts) + self._killed,
             "defects": len(defects),

@@ -104,6 +104,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="inject each fault once; do not repeat those that had no effect",
     )
+    parser.add_argument(
+        "--from",
+        dest="earlier",
+        type=Path,
+        metavar="FOLDER",
+        help="an earlier release of this project, whose processes are replaced by this one's, back, and again",
+    )
     parser.add_argument("--app", type=Path, default=ROOT, help="folder with function_app.py and host.json")
     parser.add_argument(
         "--window-s", type=int, default=300, help="the topic's duplicate detection window, in seconds"
@@ -156,6 +163,9 @@ async def run(arguments: argparse.Namespace) -> int:
     if arguments.rule_changes and (arguments.destinations == 1 or arguments.on_poison is not Policy.SKIP):
         # A released record goes by the rules of the day, and not by those of its commit.
         print("--rule-changes needs --destinations 2 or 3, and --on-poison skip.", file=sys.stderr)
+        return 2
+    if arguments.earlier and arguments.rule_changes:
+        print("--from and --rule-changes exclude each other.", file=sys.stderr)
         return 2
     if arguments.large and (why := azurite.missing()):
         print(f"--large needs Blob Storage: {why}.", file=sys.stderr)

@@ -156,10 +156,10 @@ class CosmosSide:
 
     async def quarantined(self, stream: Stream) -> dict[str, str]:
         """Return the reasons by the id of the quarantined document."""
-        query = "SELECT c.document.id, c.reason FROM c WHERE c.type = 'quarantinedEvent'"
+        query = "SELECT c.documentId, c.reason FROM c WHERE c.type = 'quarantinedEvent'"
         name = self._settings[stream.name].cosmos_quarantine_container
         found = self._database.get_container_client(name).query_items(query)
-        return {item["id"]: item["reason"] async for item in found}
+        return {item["documentId"]: item["reason"] async for item in found}
 
     async def timeline(self, outbox: str) -> Mapping[str, Any] | None:
         """Return the stored timeline of an outbox's rules, in its stored form; None if there is none."""

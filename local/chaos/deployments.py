@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 from local.chaos.history import Histories
+from local.chaos.hosts import replace_hosts
 from local.chaos.rules import Change, Rollout
 from local.chaos.streams import FIRST_ROUTES, Layout, Routes
 from local.stack.environment import Source
-from local.stack.parts import Part
 from local.stack.supervisor import Stack
-
-_POLL_EVERY_S = 0.1
 
 
 class Deployments:
@@ -67,21 +64,7 @@ class Deployments:
     async def _replace(self, stack: Stack, wanted: int, rollout: Rollout) -> None:
         old = list(stack.hosts)
         if rollout is Rollout.TOGETHER:
-            await asyncio.gather(*(_end(stack, each) for each in old))
-            await _until_up(stack, wanted)
+            await replace_hosts(stack, old, wanted)
             return
         for each in old[:1] if rollout is Rollout.ONE else old:
-            await _end(stack, each)
-            await _until_up(stack, wanted)
-
-
-async def _end(stack: Stack, host: Part) -> None:
-    """Ask a process to stop, as a deployment does, and wait until it has; a frozen one ends when it resumes."""
-    host.terminate()
-    while host in stack.hosts:
-        await asyncio.sleep(_POLL_EVERY_S)
-
-
-async def _until_up(stack: Stack, wanted: int) -> None:
-    while len(stack.hosts) < wanted:
-        await asyncio.sleep(_POLL_EVERY_S)
+            await replace_hosts(stack, [each], wanted)

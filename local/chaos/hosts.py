@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
@@ -134,6 +134,17 @@ async def start_hosts(stack: Stack, hosts: int) -> None:
             await leases.delete_item(lock["id"], partition_key=lock["id"])
     for _ in range(hosts - 1):
         await stack.start_host()
+
+
+async def replace_hosts(stack: Stack, hosts: Sequence[Part], wanted: int) -> None:
+    """Ask processes to stop, as a deployment does, and wait until that many others run in all.
+
+    Processes that end have to be replaced by `replace_ended_hosts`. A frozen one ends when it resumes.
+    """
+    for host in hosts:
+        host.terminate()
+    while any(host in stack.hosts for host in hosts) or len(stack.hosts) < wanted:
+        await asyncio.sleep(_POLL_EVERY_S)
 
 
 async def replace_ended_hosts(stack: Stack, ended: Callable[[str, bool], None]) -> None:

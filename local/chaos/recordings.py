@@ -202,7 +202,7 @@ def _record(quarantine: Quarantine, at: float, key: list[Any], change: Mapping[s
     if item is None:
         quarantine.removed(at, record_id)
     elif item["type"] == RECORD:
-        quarantine.stored(at, record_id, item["partitionKey"], item["document"]["id"], item["reason"])
+        quarantine.stored(at, record_id, item["partitionKey"], item["documentId"], item["reason"])
 
 
 def claim(owner: str | None, epoch: int, cursor: str) -> Lease:

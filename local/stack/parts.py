@@ -56,6 +56,7 @@ class Part:
         log: Path,
         environment: Mapping[str, str] | None,
         loses: str | None,
+        release: Path | None,
     ) -> None:
         self.name = name
         self.details: dict[str, Any] = {}
@@ -64,6 +65,7 @@ class Part:
         self._command = command
         self._log = log
         self._environment = environment
+        self._release = release
         self._process: asyncio.subprocess.Process
 
     @classmethod
@@ -75,6 +77,7 @@ class Part:
         log: Path,
         environment: Mapping[str, str] | None = None,
         loses: str | None = None,
+        release: Path | None = None,
     ) -> Part:
         """Start `python -m module arguments` and wait until it is ready.
 
@@ -85,11 +88,12 @@ class Part:
             log: The file that its standard error is appended to.
             environment: Variables in addition to this process's own.
             loses: See the attribute.
+            release: The folder of another release of this project, whose module is started; None for this one's.
 
         Raises:
             PartFailed: It ended, or was not ready in time.
         """
-        part = cls(name, (module, *arguments), log, environment, loses)
+        part = cls(name, (module, *arguments), log, environment, loses, release)
         await part._start()
         return part
 
@@ -110,7 +114,8 @@ class Part:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=sink,
-                env=child_environment(self._environment),
+                cwd=self._release,
+                env=child_environment(self._environment, self._release or ROOT),
                 **own_group(),
             )
         try:
@@ -331,9 +336,13 @@ async def output_of(*arguments: str, environment: Mapping[str, str] | None = Non
     return output.decode()
 
 
-def child_environment(added: Mapping[str, str] | None) -> dict[str, str]:
-    """Return the environment of a Python module of this project as a child process; `added` takes precedence."""
-    path = os.pathsep.join(part for part in (str(ROOT), os.environ.get("PYTHONPATH")) if part)
+def child_environment(added: Mapping[str, str] | None, root: Path = ROOT) -> dict[str, str]:
+    """Return the environment of a Python module of this project as a child process; `added` takes precedence.
+
+    `root` is the folder of the project, whose packages are found before any that are installed.
+    """
+    folders = [str(root), *map(str, sorted(root.glob("packages/*/src"))), os.environ.get("PYTHONPATH")]
+    path = os.pathsep.join(folder for folder in folders if folder)
     whole = {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **(added or {})}
     return {**whole, **past_proxies(whole)}
 

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -31,6 +32,7 @@ class Stack:
     """A running stack; use it as an async context manager, so that every part is stopped.
 
     Attributes:
+        release: The folder of another release of this project, which the next hosts or workers run; None for this.
         settings: The environment of an app on this stack.
         outbox: Cosmos DB, or PostgreSQL.
         servicebus: Service Bus.
@@ -44,6 +46,7 @@ class Stack:
 
     def __init__(self, options: StackOptions) -> None:
         self._options = options
+        self.release: Path | None = None
         self.edge_journal = options.logs / "functions.edges"
         self.recordings = {part: options.recording(part) for part in ("cosmos", "servicebus")}
         self.settings: dict[str, str] = {}
@@ -211,13 +214,13 @@ class Stack:
         log = self._options.logs / f"{label}.log"
         ahead_s = self._options.rules_ahead_s
         arguments = () if ahead_s is None else (str(ahead_s),)
-        return await Part.start(label, _WORKER, *arguments, log=log, environment=environment)
+        return await Part.start(label, _WORKER, *arguments, log=log, environment=environment, release=self.release)
 
     async def _start_functions(self, label: str, environment: Mapping[str, str], port: int) -> Part:
         options = self._options
         return await emulator(
             "functions",
-            *("--app", str(options.app), "--port", str(port), "--instance", label),
+            *("--app", str(self.release or options.app), "--port", str(port), "--instance", label),
             *("--edges-journal", str(self.edge_journal), *options.edge_options, *options.host_options),
             log=options.logs / f"{label}.log",
             label=label,

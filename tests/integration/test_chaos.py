@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-import sys
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
@@ -17,10 +14,11 @@ from local.chaos.command import ERRORS
 from local.chaos.sql.side import SqlSide
 from tests.support.app import copy_app, without_date_setting
 from tests.support.broker import answer_oversized, inject, topic_counts
+from tests.support.campaigns import campaign
 from tests.support.outbox import event
 from tests.support.stacks import running_stack
 from tests.support.subscriber import received
-from tests.support.watchdog import CAMPAIGN, CAMPAIGN_S
+from tests.support.watchdog import CAMPAIGN
 
 pytestmark = [pytest.mark.slow, pytest.mark.weekly]
 
@@ -33,20 +31,6 @@ MET = {
     *("checkpoint-conflict", "delivered-again"),
 }
 MET_ON_SQL = {"claim-taken-over", "delivered-again"}
-
-
-async def campaign(folder: Path, *options: str) -> tuple[int | None, dict[str, Any], str]:
-    """Run `python -m local chaos`; its exit code, its summary and what it showed."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        *("-m", "local", "chaos", "--logs", str(folder / "logs"), *options),
-        cwd=ROOT,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    output, errors = await asyncio.wait_for(process.communicate(), CAMPAIGN_S)
-    assert output, errors.decode()
-    return process.returncode, json.loads(output.decode().splitlines()[-1]), errors.decode()
 
 
 @CAMPAIGN

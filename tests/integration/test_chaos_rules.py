@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from local.chaos.command import ERRORS
-from tests.integration.test_chaos import campaign
+from tests.support.campaigns import campaign
 from tests.support.watchdog import CAMPAIGN
 
 pytestmark = [pytest.mark.slow, pytest.mark.weekly]

@@ -138,7 +138,7 @@ def test_a_lease_that_is_made_again_is_another_one(tmp_path: Path) -> None:
 
 
 def record(at: float, name: str, reason: str) -> dict[str, Any]:
-    item = {"type": "quarantinedEvent", "partitionKey": KEY, "document": {"id": name}, "reason": reason}
+    item = {"type": "quarantinedEvent", "partitionKey": KEY, "documentId": name, "reason": reason}
     return commit(at, "quarantine", (f"record of {name}", 1, item))
 
 
