@@ -27,10 +27,15 @@ KINDS = {
     "skew": Kind(2),
     "busy-process": Kind(1, longest_s=20.0),
 }
+OF_CLOCK = {"clock-back": Kind(1)}
+"""The kinds that few universes have: positions are ahead of the time from then on."""
 SERVICES = ("topic", "database", "database", "store")
 
 # Maximum seconds of a step of a statement while the server is slow.
 _SLOW_STEP_S = 5.0
+
+# By how much the database's clock is set back at most.
+_BACK_S = 3600.0
 
 
 class Strikes(fault_injection.Strikes):
@@ -97,6 +102,9 @@ class Strikes(fault_injection.Strikes):
 
     def _slow_statements(self, fault: Fault, relay: RelayProcess) -> None:
         self._during(fault, self._server, "slowest_s", _SLOW_STEP_S * fault.size, 0.002)
+
+    def _clock_back(self, fault: Fault, relay: RelayProcess) -> None:
+        self._server.tables.set_clock_back(int(_BACK_S * fault.size * 1000))
 
     def _skew(self, fault: Fault, relay: RelayProcess) -> None:
         self._set_clock(relay.process, fault)

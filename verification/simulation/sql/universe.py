@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
+from operator import attrgetter
 
 from relay.config.settings import CONSUMER
 from relay.core.holds import PARKED_TYPE
 from relay_operator.backends.sql.reader import SqlOutbox
 from verification.simulation import determinism
+from verification.simulation.faults import schedule
 from verification.simulation.operators import Operator
 from verification.simulation.plan import EVENTS, FAULTS, Plan, Result
 from verification.simulation.sql import relays
-from verification.simulation.sql.fault_injection import KINDS, SERVICES, Strikes
+from verification.simulation.sql.fault_injection import KINDS, OF_CLOCK, SERVICES, Strikes
 from verification.simulation.sql.observer import Observer
 from verification.simulation.sql.relays import RelayProcess
 from verification.simulation.sql.services import Services
@@ -32,8 +35,12 @@ _PROCESSES, _SHARDS, _CLAIMS_S, _KEEPS_H = (2, 3), (1, 2, 3), (5.0, 10.0, 20.0),
 
 
 def plan(seed: int, events: int = EVENTS, faults: int = FAULTS) -> Plan:
-    """Return the plan of a seed."""
-    return Plan.of(seed, events, faults, kinds=KINDS, services=SERVICES, span_s=_SPAN_S)
+    """Return the plan of a seed. In each third universe, the database's clock is set back as well."""
+    chosen = Plan.of(seed, events, faults, kinds=KINDS, services=SERVICES, span_s=_SPAN_S)
+    if seed % 3 != 2:
+        return chosen
+    more = schedule(random.Random(f"{seed} clock"), OF_CLOCK, SERVICES, 1, _SPAN_S)
+    return replace(chosen, faults=tuple(sorted((*chosen.faults, *more), key=attrgetter("at"))))
 
 
 def simulate(chosen: Plan) -> Result:
