@@ -96,7 +96,7 @@ def test_every_page_owns_its_claims_and_names_what_holds_it_to_the_code() -> Non
 
 
 def test_every_path_on_a_page_exists() -> None:
-    folders = "bench|changefeed|docs|emulators|inbox|infra|local|outbox|relay|samples|tests"
+    folders = "changefeed|docs|infra|local|packages|relay|samples|tests|verification"
     for path in PAGES:
         for named in re.findall(rf"`((?:{folders})/[\w./-]*)`", prose(path.read_text(encoding="utf-8"))):
             assert (ROOT / named).exists() or (path.parent / named).exists(), f"{path.name}: {named}"
