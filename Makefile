@@ -144,4 +144,4 @@ docs: .venv/.installed-docs $(if $(findstring --draw,$(DOCS)),.venv/.installed-b
 	@$(PY) -m docs.site $(DOCS)
 
 clean: ## Remove everything that make has created
-	@rm -rf .venv .venv-worker .local packages/emulators/tests/languages/{node_modules,java/build,go/*/build} local/azurite/node_modules .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@rm -rf .venv .venv-worker .local packages/emulators/tests/languages/{node_modules,java/build,go/*/build} local/azurite/node_modules samples/{node_consumer/node_modules,dotnet_consumer/{bin,obj}} .mypy_cache .pytest_cache .ruff_cache .hypothesis

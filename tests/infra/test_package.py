@@ -340,13 +340,33 @@ def folders_of(*patterns: str) -> set[Path]:
 
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a git clone")
 def test_dependabot_watches_packages_images_and_workflows() -> None:
-    of_samples = folders_of("requirements*.txt") - {ROOT}
-
-    assert watched("pip") == folders_of("requirements*.txt", "pyproject.toml") - of_samples
-    assert {folder.relative_to(ROOT).parts[0] for folder in of_samples} == {"samples"}
+    assert watched("pip") == folders_of("requirements*.txt", "pyproject.toml")
     assert watched("docker") == folders_of("Dockerfile")
     assert watched("npm") == folders_of("package.json")
+    assert watched("nuget") == folders_of("*.csproj")
     assert watched("github-actions") == {ROOT}
+
+
+def test_dependabot_updates_the_samples_together_with_what_the_tests_run() -> None:
+    """Ungrouped, it would make a pull request for each folder, and each would fail, as the versions differ."""
+    patterns = [
+        pattern.lower()
+        for each in read(".github/dependabot.yml")["updates"]
+        if any(name.startswith("/samples") for name in each.get("directories", ()))
+        for group in each["groups"].values()
+        for pattern in group["patterns"]
+    ]
+    lines = [
+        line
+        for file in (ROOT / "samples").rglob("requirements.txt")
+        for line in file.read_text(encoding="utf-8").splitlines()
+        if not line.startswith("#")
+    ]
+    names = [re.split(r"[\[=]", line)[0] for line in lines]
+    names += json.loads((ROOT / "samples/node_consumer/package.json").read_text(encoding="utf-8"))["dependencies"]
+
+    assert len(names) > 10
+    assert [name for name in names if not any(fnmatch(name.lower(), pattern) for pattern in patterns)] == []
 
 
 def test_the_debugger_starts_tasks_that_exist_in_the_environment_of_make() -> None:

@@ -27,7 +27,8 @@ GROUPS = read_groups()
 _AT_MOST_MB = 215
 
 _RUN = ("function_app", "local.console", "local.demo", "local.sending", "local.stack", "local.watching")
-_LIBRARIES = ("changefeed", "inbox", "outbox", "outbox_emulators", "relay", "relay_operator", "samples.contacts")
+_SAMPLES = tuple(f"samples.{name}" for name in ("contacts", "debezium_table", "fastapi_writer", "worker_consumer"))
+_LIBRARIES = ("changefeed", "inbox", "outbox", "outbox_emulators", "relay", "relay_operator", *_SAMPLES)
 _NEEDED = {
     "local": (*_RUN, *_LIBRARIES),
     "sql": ("local.chaos", "local.database", "samples.contacts.sql", "samples.contacts.consumer.postgresql"),
