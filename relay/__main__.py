@@ -18,8 +18,8 @@ except ModuleNotFoundError as error:
     if error.name != "relay_operator":
         raise
     print(
-        f"relay: the package 'relay_operator' is missing from {sys.executable}. It is in packages/operator of the "
-        "repository: run this command there, or install that folder with pip.",
+        f"relay: the package 'relay_operator' is missing from {sys.executable}. Install outbox-relay-operator "
+        "with pip, or run this command in a clone of the repository, which has it in packages/operator.",
         file=sys.stderr,
     )
     sys.exit(2)

@@ -34,7 +34,10 @@ from relay.routes import file
 from relay.routes.file import Destination, RelayFile, Source
 from relay.routes.selection import DEFAULT, Route, Selection
 
-APP = Path(__file__).parents[2]
+_BESIDE = Path(__file__).parents[2]
+
+# Where the package is installed without an app, as the operator's is, the current folder takes its place.
+APP = _BESIDE if (_BESIDE / "function_app.py").exists() else Path.cwd()
 """The folder of function_app.py and relay.toml."""
 
 

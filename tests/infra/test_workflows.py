@@ -222,6 +222,7 @@ COMPONENTS = {
     "inbox": "packages/inbox/pyproject.toml",
     "emulators": "packages/emulators/pyproject.toml",
     "changefeed": "changefeed/pyproject.toml",
+    "operator": "packages/operator/pyproject.toml",
 }
 
 
@@ -251,6 +252,7 @@ def test_a_tag_releases_the_component_that_it_names_after_the_tests() -> None:
         ("inbox-v{}", "packages/inbox"),
         ("emulators-v{}", "packages/emulators"),
         ("changefeed-v{}", "changefeed"),
+        ("operator-v{}", "packages/operator"),
     ],
 )
 def test_a_tag_has_to_match_the_version_of_its_component(tag: str, folder: str, tmp_path: Path) -> None:

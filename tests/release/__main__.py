@@ -88,6 +88,7 @@ class Rehearsal:
         self._from_source(library, source, wheel)
         run([sys.executable, "-m", "twine", "check", "--strict", str(source), str(wheel)])
         say(library.name, "metadata and README: twine check --strict")
+        self._build_needed(library)
         oldest, newest = self.pythons
         for python, resolution in ((oldest, "lowest-direct"), (newest, "highest")):
             self._check_installed(library, wheel, python, resolution)
@@ -158,6 +159,16 @@ class Rehearsal:
         say(library.name, f"{source.name}, {wheel.name}: the same bytes from two folders")
         return source, wheel
 
+    def _build_needed(self, library: Library) -> None:
+        """Build the wheels that a library needs and PyPI may not have."""
+        for needed in (each for each in LIBRARIES if each.name in library.needs):
+            build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(self._needed)]
+            run(build, folder=self.copies[0] / needed.folder)
+
+    @property
+    def _needed(self) -> Path:
+        return self.work / "needed"
+
     def _from_source(self, library: Library, source: Path, wheel: Path) -> None:
         """Check that the source distribution has all that the wheel is built from."""
         folder = self.work / f"{library.name}-source"
@@ -178,7 +189,7 @@ class Rehearsal:
         """
         folder = f"{resolution}-{Path(python).name}"
         alone = self._environment(f"{folder}/alone-{library.name}", python)
-        install(alone, *self._requirements(library, python, resolution), str(wheel))
+        install(alone, *self._requirements(library, python, resolution), str(wheel), found_in=self._needed)
         run([str(alone), "-I", "-c", f"import {library.module}"])
         for command in library.commands:
             for option in ("--version", "--help"):
@@ -186,7 +197,8 @@ class Rehearsal:
         complete = self._environment(f"{folder}/{library.name}", python)
         extras = ",".join(library.extras)
         required = self._requirements(library, python, resolution, "--all-extras")
-        install(complete, *required, *library.beside, f"{library.distribution}[{extras}] @ {wheel.as_uri()}")
+        chosen = f"{library.distribution}[{extras}] @ {wheel.as_uri()}"
+        install(complete, *required, *library.beside, chosen, found_in=self._needed)
         modules = run([str(complete), "-I", "-c", _IMPORT_ALL.format(module=library.module)]).strip()
         of = f"{version_of(complete)} with the {'oldest' if resolution == 'lowest-direct' else 'newest'} packages"
         say(library.name, f"installed alone, {of}: {modules} modules")
@@ -213,7 +225,8 @@ class Rehearsal:
         file = self.work / f"{library.name}-{resolution}{len(options)}.txt"
         project = self.copies[0] / library.folder / "pyproject.toml"
         chosen = ("--python", python, "--resolution", resolution, *options)
-        uv("pip", "compile", "--quiet", *chosen, "--output-file", str(file), str(project))
+        here = ("--find-links", str(self._needed)) if library.needs else ()
+        uv("pip", "compile", "--quiet", *chosen, *here, "--output-file", str(file), str(project))
         return ["-r", str(file)]
 
     def _write_sbom(self, name: str, words: Sequence[str]) -> None:
@@ -236,8 +249,10 @@ def uv(*words: str) -> None:
     run([sys.executable, "-m", "uv", *words], environment=variables)
 
 
-def install(python: Path, *words: str) -> None:
-    uv("pip", "install", "--quiet", "--python", str(python), *words)
+def install(python: Path, *words: str, found_in: Path | None = None) -> None:
+    """Install packages, those of a folder among them if it exists."""
+    here = ("--find-links", str(found_in)) if found_in is not None and found_in.is_dir() else ()
+    uv("pip", "install", "--quiet", "--python", str(python), *here, *words)
 
 
 def run(words: Sequence[str], *, folder: Path = ROOT, environment: dict[str, str] | None = None) -> str:

@@ -21,6 +21,7 @@ class Library:
         module: The package that it installs.
         examples: The tests that run its README's examples, with pytest.
         beside: Further packages that the examples import.
+        needs: Names of the libraries here that it needs, which PyPI does not have before they are released.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Library:
     module: str
     examples: tuple[str, ...]
     beside: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
 
     @property
     def project(self) -> dict[str, Any]:
@@ -74,5 +76,12 @@ LIBRARIES = (
         "packages/inbox",
         "inbox",
         ("tests/integration/test_receiving_documentation.py",),
+    ),
+    Library(
+        "operator",
+        "packages/operator",
+        "relay_operator",
+        ("tests/integration/test_operator_distribution.py",),
+        needs=("changefeed",),
     ),
 )

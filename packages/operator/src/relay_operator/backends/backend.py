@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from relay.backends.backend import Backend
 from relay.config.settings import Settings
-from relay.core.errors import UsageError
+from relay.core.errors import SettingsError, UsageError
 
 if TYPE_CHECKING:
     from relay.backends.findings import Finding
@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from relay_operator.backends.scans import Scan
     from relay_operator.backends.sql.backend import SqlOperatorBackend
     from relay_operator.backends.wording import Wording
+
+_CHANGEFEED_MISSING = (
+    "SQL needs the package sql-changefeed, which is not installed: "
+    "pip install 'outbox-relay-operator[postgresql]', or [sqlserver]"
+)
 
 
 class OperatorBackend(Backend, Protocol):
@@ -60,7 +65,12 @@ def _cosmos(settings: Settings) -> OperatorBackend:
 
 
 def _sql(settings: Settings) -> SqlOperatorBackend:
-    from relay_operator.backends.sql.backend import SqlOperatorBackend
+    try:
+        from relay_operator.backends.sql.backend import SqlOperatorBackend
+    except ModuleNotFoundError as error:
+        if error.name != "changefeed":
+            raise
+        raise SettingsError([_CHANGEFEED_MISSING]) from error
 
     return SqlOperatorBackend(settings)
 
