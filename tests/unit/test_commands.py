@@ -155,20 +155,6 @@ def test_help_needs_no_package_of_an_sql_source(tmp_path: Path) -> None:
     assert (tmp_path / "wrong").read_text(encoding="utf-8").split() == ["without", "help:"]
 
 
-@pytest.mark.parametrize(
-    ("folder", "found"),
-    [
-        ("changefeed", changefeed.version.__version__),
-        ("packages/emulators", outbox_emulators.__version__),
-        ("packages/inbox", inbox.version.__version__),
-    ],
-)
-def test_the_version_is_that_of_the_distribution(folder: str, found: str) -> None:
-    project = tomllib.loads((ROOT / folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-
-    assert found == project["version"]
-
-
 @pytest.mark.parametrize("words", [["--keep", "12h"], ["--days", "0.5"]])
 def test_prune_takes_the_durations_of_keep_or_days(words: list[str]) -> None:
     assert changefeed.cli._parser().parse_args(["prune", "a.b", *words]).keep == timedelta(hours=12)
