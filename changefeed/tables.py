@@ -83,10 +83,11 @@ class Tables:
         self._time_hint = dialect.datable("o.time_hint")
         schema, _, name = table.partition(".")
         names = {kind: f"changefeed.{dialect.quoted(own)}" for kind, own in names_of(table).items()}
-        self.events = f"{dialect.quoted(schema)}.{dialect.quoted(name)}"
-        self.outbox, self.feed, self.state, self.claim = (
-            names[kind] for kind in ("outbox", "feed", "state", "claim")
-        )
+        self.events: str = f"{dialect.quoted(schema)}.{dialect.quoted(name)}"
+        self.outbox: str = names["outbox"]
+        self.feed: str = names["feed"]
+        self.state: str = names["state"]
+        self.claim: str = names["claim"]
 
     def numbered(self, shard_id: int, cursor: bytes, limit: int) -> Operation[list[Entry]]:
         """Return the first events behind a position."""

@@ -101,7 +101,7 @@ async def connect_async(url: str, **options: Any) -> AsyncPostgresSession:
 class PostgresSession:
     """A connection of psycopg."""
 
-    dialect = PostgresDialect()
+    dialect: PostgresDialect = PostgresDialect()
 
     def __init__(self, connection: Connection[Any]) -> None:
         """Create a session on `connection`, which is in autocommit mode."""
@@ -146,7 +146,7 @@ class PostgresSession:
 class AsyncPostgresSession:
     """An async connection of psycopg."""
 
-    dialect = PostgresDialect()
+    dialect: PostgresDialect = PostgresDialect()
 
     def __init__(self, connection: AsyncConnection[Any]) -> None:
         """Create a session on `connection`, which is in autocommit mode."""

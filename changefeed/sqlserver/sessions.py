@@ -106,7 +106,7 @@ async def connect_async(url: str, **options: Any) -> AsyncSqlServerSession:
 class SqlServerSession:
     """A connection of mssql-python."""
 
-    dialect = SqlServerDialect()
+    dialect: SqlServerDialect = SqlServerDialect()
 
     def __init__(self, connection: Connection) -> None:
         """Create a session on `connection`, which is in autocommit mode."""
@@ -152,7 +152,7 @@ class SqlServerSession:
 class AsyncSqlServerSession:
     """A connection of mssql-python in its own thread."""
 
-    dialect = SqlServerDialect()
+    dialect: SqlServerDialect = SqlServerDialect()
 
     def __init__(self, session: SqlServerSession, thread: ThreadPoolExecutor) -> None:
         """Create a session on a connection. `thread` has one worker, and serves nothing else."""

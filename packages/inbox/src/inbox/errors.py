@@ -17,8 +17,8 @@ class DeadLetter(Exception):
     """
 
     def __init__(self, reason: str, description: str = "") -> None:
-        self.reason = sendable(reason)
-        self.description = sendable(description)
+        self.reason: str = sendable(reason)
+        self.description: str = sendable(description)
         super().__init__(f"{self.reason}: {self.description}" if description else self.reason)
 
 

@@ -5,6 +5,8 @@ Import them by `from outbox.attrs import DomainEntity, DomainEvent`.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from attrs import define, field, frozen
 
 from outbox import entities, events
@@ -14,7 +16,7 @@ from outbox import entities, events
 class DomainEntity(entities.DomainEntity):
     """Base class of entities. Derive a class with `@attrs.define`."""
 
-    __attrs_pre_init__ = None  # type: ignore[assignment]
+    __attrs_pre_init__: ClassVar[None] = None  # type: ignore[assignment]
 
     id: str = field(factory=events.new_id)
     partition_key: str | None = None

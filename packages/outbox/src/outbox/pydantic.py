@@ -20,7 +20,7 @@ from outbox.fields import camel_case
 class DomainEntity(BaseModel, entities.DomainEntity):
     """Base class of entities. Entities of one class are equal if their fields are."""
 
-    model_config = ConfigDict(alias_generator=camel_case, populate_by_name=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(alias_generator=camel_case, populate_by_name=True)
 
     document_type: ClassVar[str] = "domainEntity"
     ttl: ClassVar[int] = entities.NO_EXPIRY
@@ -36,7 +36,7 @@ class DomainEntity(BaseModel, entities.DomainEntity):
 class DomainEvent(BaseModel, events.DomainEvent, frozen=True):
     """Base class of events, which are frozen. Derive with `frozen=True`, for type checkers."""
 
-    model_config = ConfigDict(alias_generator=camel_case, populate_by_name=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(alias_generator=camel_case, populate_by_name=True)
 
     action: ClassVar[str] = "DomainEvent"
     replaces_earlier: ClassVar[bool] = False

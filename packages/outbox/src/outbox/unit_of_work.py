@@ -47,8 +47,8 @@ class UnitOfWork:
         self, container: ContainerProxy, *, event_ttl: int = TEN_DAYS_S, event_type: str = "domainEvent"
     ) -> None:
         check_ttl(event_ttl)
-        self.context = ContainerContext(container, event_ttl=event_ttl, event_type=event_type)
-        self.events = EventRepository(self.context)
+        self.context: ContainerContext = ContainerContext(container, event_ttl=event_ttl, event_type=event_type)
+        self.events: EventRepository = EventRepository(self.context)
         self._open = False
 
     def repository(self, kind: type[E]) -> Repository[E]:

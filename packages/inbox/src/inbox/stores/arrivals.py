@@ -30,7 +30,8 @@ class ArrivalIn(Arrival, Generic[ConnectionT]):
             return NotImplemented
         return all(getattr(self, each.name) == getattr(other, each.name) for each in _ANSWER)
 
-    __hash__ = Arrival.__hash__
+    def __hash__(self) -> int:
+        return Arrival.__hash__(self)
 
 
 _ANSWER = fields(Arrival)

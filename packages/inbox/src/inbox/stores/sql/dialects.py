@@ -171,10 +171,10 @@ class Postgres(Dialect):
     name = "postgresql"
     for_update = " for update"
     # The bytes of "inbox". It ends with the transaction.
-    lock_tables = Statement(f"select pg_advisory_xact_lock({0x696E626F78})")
+    lock_tables: Statement | None = Statement(f"select pg_advisory_xact_lock({0x696E626F78})")
 
     def __init__(self, schema: str = "public") -> None:
-        self.schema = _checked(schema)
+        self.schema: str = _checked(schema)
 
     def table(self, name: str) -> str:
         return f'"{self.schema}".inbox_{name}'
@@ -245,14 +245,14 @@ class SqlServer(Dialect):
     hint = " with (updlock, rowlock)"
     # A lock that is not granted is a return code: https://learn.microsoft.com/sql/relational-databases/
     # system-stored-procedures/sp-getapplock-transact-sql
-    lock_tables = Statement(
+    lock_tables: Statement | None = Statement(
         "declare @got int; exec @got = sp_getapplock @Resource = N'inbox', @LockMode = N'Exclusive',"
         " @LockOwner = N'Transaction', @LockTimeout = 60000;"
         " if @got < 0 throw 77301, 'inbox: another process migrates the tables', 1;"
     )
 
     def __init__(self, schema: str = "dbo") -> None:
-        self.schema = _checked(schema)
+        self.schema: str = _checked(schema)
 
     def table(self, name: str) -> str:
         return f"[{self.schema}].inbox_{name}"

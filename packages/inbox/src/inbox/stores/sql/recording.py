@@ -7,6 +7,7 @@ row of the entity's progress, stays locked until the handler's own changes are c
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 from inbox.sequences import Arrival, advance
 from inbox.stores.port import Gap, Identity
@@ -34,7 +35,7 @@ class Recording:
         if not consumer or "\0" in consumer or len(consumer.encode()) > MAX_CONSUMER_BYTES:
             raise ValueError(f"consumer is {consumer!r}: write a name of 1 to {MAX_CONSUMER_BYTES} bytes.")
         self.dialect = dialect
-        self.consumer = dialect.text(consumer, "consumer")
+        self.consumer: Any = dialect.text(consumer, "consumer")
 
     def record(self, event: Identity, entity: str, sequence: int | None) -> Operation[Arrival]:
         """Record that a message is handled.
