@@ -6,7 +6,7 @@ https://learn.microsoft.com/azure/azure-functions/functions-reference#configure-
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
@@ -57,7 +57,7 @@ class Connection:
 
 
 @asynccontextmanager
-async def open_container(environment: Mapping[str, str] = os.environ) -> AsyncIterator[ContainerProxy]:
+async def open_container(environment: Mapping[str, str] = os.environ) -> AsyncGenerator[ContainerProxy]:
     """Open the container of contacts and events, from COSMOS, COSMOS_DATABASE and COSMOS_CONTAINER.
 
     Raises:
@@ -80,7 +80,7 @@ async def open_container(environment: Mapping[str, str] = os.environ) -> AsyncIt
 
 
 @asynccontextmanager
-async def open_servicebus(environment: Mapping[str, str] = os.environ) -> AsyncIterator[ServiceBusClient]:
+async def open_servicebus(environment: Mapping[str, str] = os.environ) -> AsyncGenerator[ServiceBusClient]:
     """Open a client for session receivers, from SERVICEBUS.
 
     Raises:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -23,7 +23,7 @@ def check_settings(environment: Mapping[str, str] = os.environ) -> None:
 
 
 @asynccontextmanager
-async def open_contacts(environment: Mapping[str, str] = os.environ) -> AsyncIterator[Contacts]:
+async def open_contacts(environment: Mapping[str, str] = os.environ) -> AsyncGenerator[Contacts]:
     """Open the store. Raises SettingMissing if neither SQL nor COSMOS is set."""
     check_settings(environment)
     if environment.get("SQL"):

@@ -68,7 +68,7 @@ def add_exception_handlers(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
 
 async def _outbox_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, OutboxError)
-    headers = {}
+    headers: dict[str, str] = {}
     if error.http_status in _RETRYABLE:
         wait = error.retry_after if isinstance(error, Throttled) else 0
         headers["Retry-After"] = str(max(_MIN_RETRY_AFTER_S, math.ceil(wait)))

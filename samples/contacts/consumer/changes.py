@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 
 _ASPECTS = {
     "ContactCreatedEvent": ("name", "description", "email", "company"),
@@ -34,7 +34,7 @@ class Change:
 
     contact_id: str
     version: int
-    aspects: Mapping[str, Any] = field(default_factory=dict)
+    aspects: Mapping[str, Any] = field(default_factory=dict[str, Any])
     deleted: bool = False
 
 
@@ -59,9 +59,14 @@ def parse_event(body: bytes) -> dict[str, Any]:
         data = json.loads(body)
     except ValueError as error:
         raise UnreadableEvent(f"The body is not JSON: {error}.") from error
-    if not isinstance(data, dict) or not isinstance(data.get("action"), str):
+    if not _is_object(data) or not isinstance(data.get("action"), str):
         raise UnreadableEvent("The body is not an event: it has no action.")
     return data
+
+
+def _is_object(value: object) -> TypeGuard[dict[str, Any]]:
+    """Return True for a JSON object."""
+    return isinstance(value, dict)
 
 
 def parse_change(data: Mapping[str, Any]) -> Change | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,12 +16,15 @@ from samples.contacts.consumer.receiving import handle_message
 class Kept(Protocol):
     """A directory, wherever it is kept."""
 
+    @abstractmethod
     async def handle(self, message: inbox.Message) -> object:
         """Apply the event in a message."""
 
+    @abstractmethod
     async def contacts(self) -> Sequence[Mapping[str, Any]]:
         """All contacts."""
 
+    @abstractmethod
     async def missing(self) -> Sequence[tuple[str, int]]:
         """Contact id and sequence number of each missing event, sorted."""
 
@@ -42,7 +46,7 @@ class InSqlite:
 
 
 @asynccontextmanager
-async def open_directory(place: str | None) -> AsyncIterator[Kept]:
+async def open_directory(place: str | None) -> AsyncGenerator[Kept]:
     """Open a directory, and create it if there is none.
 
     Args:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any, Self
 
@@ -44,13 +44,13 @@ _log = logging.getLogger(__name__)
 class PostgresDirectory:
     """Contacts by id, in a database that several processes share: each has its own `PostgresDirectory`."""
 
-    def __init__(self, pool: AsyncConnectionPool) -> None:
+    def __init__(self, pool: AsyncConnectionPool[Any]) -> None:
         self._pool = pool
         self._store = inbox.PostgresStore(pool.connection, schema=SCHEMA)
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, url: str) -> AsyncIterator[Self]:
+    async def open(cls, url: str) -> AsyncGenerator[Self]:
         """Connect, and create the tables that do not exist yet.
 
         Args:

@@ -45,7 +45,7 @@ class Change:
     def of(cls, contact: Contact) -> Self:
         """Return the rows to write. Raises InvalidDocument: an event could not be relayed unchanged."""
         number = sequence_of(contact)
-        events = []
+        events: list[dict[str, Any]] = []
         for order, raised in enumerate(raised_by(contact)):
             number += 1
             source = event_object(

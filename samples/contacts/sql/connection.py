@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -18,7 +18,7 @@ _CONNECTIONS = 16
 
 
 @asynccontextmanager
-async def open_sql(environment: Mapping[str, str] = os.environ) -> AsyncIterator[Callable[[], SqlUnitOfWork]]:
+async def open_sql(environment: Mapping[str, str] = os.environ) -> AsyncGenerator[Callable[[], SqlUnitOfWork]]:
     """Open the database, and create the table of contacts; what is yielded begins a unit of work.
 
     Raises:
