@@ -92,10 +92,10 @@ with contextlib.redirect_stdout(io.StringIO()) as said, owner:
         else:
             commands.append(subprocess.run(start + texts, check=True, stdout=subprocess.PIPE, text=True).stdout)
 names["session"].close()
-page, used = names["page"], names["changefeed"].__file__
+changes, used = names["changes"], names["changefeed"].__file__
 found = dict(used=used, said=said.getvalue(), rows=rows, commands=commands)
-found["changes"] = [each.change_id for each in page.changes]
-found["last"] = [page.cursor, "parcel-1", names["change_id"]]
+found["changes"] = [each.change_id for each in changes.changes]
+found["last"] = [changes.cursor, "parcel-1", names["change_id"]]
 print(json.dumps(found, default=str))
 """
 
