@@ -20,9 +20,11 @@ from functools import partial
 from pathlib import Path
 
 from local.make_venv import pip_settings, uv_variables
-from tests.release.components import APP, LIBRARIES, Library
+from tests.release.components import APP, LIBRARIES, TYPES, Library
+from tests.release.type_checkers import TypeCheckers
 from tests.support.clones import copy_of_project
-from tests.support.pages import ROOT
+from tests.support.examples import programs
+from tests.support.pages import PAGES, ROOT
 from tests.support.pythons import other_pythons
 from tests.support.wheels import ENVIRONMENTS
 
@@ -137,6 +139,42 @@ class Rehearsal:
             run(["docker", "build", "--quiet", folder], folder=self.copies[0])
             say("images", f"{folder}/Dockerfile is built")
 
+    def check_types(self) -> None:
+        """Check that a user's strict type checkers accept the libraries' names, the examples and the samples.
+
+        Raises:
+            CheckFailed: One of them reports an error.
+        """
+        copy, folder = self.copies[0], self.work / "programs"
+        python = self._environment("programs-environment", self.pythons[1])
+        for file in sorted(copy.glob("samples/**/requirements.txt")):
+            install(python, "-r", str(file), folder=copy)
+        install(python, *self._wheels_with_extras(), *(name for each in LIBRARIES for name in each.beside))
+        folders = write_programs(folder)
+        shutil.copytree(copy / "samples", folder / "samples" / "samples")
+        checkers = TypeCheckers(python, self.work / "mypy")
+        errors = [each for own in (*folders, folder / "samples") for each in checkers.errors_in(own)]
+        errors += [
+            each
+            for library in LIBRARIES
+            if library.is_typed
+            for each in checkers.errors_of(library.module, folder)
+        ]
+        if errors:
+            raise CheckFailed("\n".join(errors))
+        say(TYPES, f"strict pyright and mypy accept the programs of {len(folders)} pages and the samples")
+
+    def _wheels_with_extras(self) -> list[str]:
+        """Build the wheels, and return the requirements of them with all their extras."""
+        found = []
+        for library in LIBRARIES:
+            wheels = self.work / "wheels" / library.name
+            build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(wheels)]
+            run(build, folder=self.copies[0] / library.folder)
+            [wheel] = wheels.iterdir()
+            found.append(f"{library.distribution}[{','.join(library.extras)}] @ {wheel.as_uri()}")
+        return found
+
     def _build(self, library: Library) -> tuple[Path, Path]:
         """Build the source distribution and the wheel in both copies, and return those of the first."""
         folders = []
@@ -242,17 +280,29 @@ class Rehearsal:
         say(name, f"{file.name}: its packages and their licences")
 
 
-def uv(*words: str) -> None:
+def write_programs(folder: Path) -> list[Path]:
+    """Write the programs of each page into a folder of its own; returns these folders."""
+    folders = []
+    for page in PAGES:
+        if found := programs(page):
+            folders.append(folder / page.relative_to(ROOT).with_suffix(""))
+            folders[-1].mkdir(parents=True)
+            for name, text in found.items():
+                (folders[-1] / name).write_text(text, encoding="utf-8")
+    return folders
+
+
+def uv(*words: str, folder: Path = ROOT) -> None:
     """Run a command of uv, which gets packages from where pip does."""
     settings = pip_settings(run([sys.executable, "-m", "pip", "config", "list"]))
     variables = {name: value for name, value in uv_variables(settings).items() if name not in os.environ}
-    run([sys.executable, "-m", "uv", *words], environment=variables)
+    run([sys.executable, "-m", "uv", *words], folder=folder, environment=variables)
 
 
-def install(python: Path, *words: str, found_in: Path | None = None) -> None:
-    """Install packages, those of a folder among them if it exists."""
+def install(python: Path, *words: str, folder: Path = ROOT, found_in: Path | None = None) -> None:
+    """Install packages, those of the folder `found_in` among them if it exists."""
     here = ("--find-links", str(found_in)) if found_in is not None and found_in.is_dir() else ()
-    uv("pip", "install", "--quiet", "--python", str(python), *here, *words)
+    uv("pip", "install", "--quiet", "--python", str(python), *here, *words, folder=folder)
 
 
 def run(words: Sequence[str], *, folder: Path = ROOT, environment: dict[str, str] | None = None) -> str:
@@ -295,7 +345,7 @@ def say(component: str, text: str) -> None:
 def main() -> int:
     """Return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.release", description=__doc__.partition("\n")[0])
-    names = [*(each.name for each in LIBRARIES), APP]
+    names = [*(each.name for each in LIBRARIES), APP, TYPES]
     parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="NAME", help=", ".join(names))
     parser.add_argument("--output", type=Path, default=OUTPUT, help="where what was built is left")
     given = parser.parse_args()
@@ -313,6 +363,7 @@ def main() -> int:
             *((each.name, partial(rehearsal.check_library, each)) for each in LIBRARIES),
             (APP, rehearsal.check_app),
             (APP, rehearsal.check_images),
+            (TYPES, rehearsal.check_types),
         ]
         for name, check in checks:
             if name in given.only:
