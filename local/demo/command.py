@@ -50,6 +50,7 @@ _CONTACTS = "contacts"
 # Seconds for which an open page still shows the end.
 _LAST_LOOK_S = 1.5
 _LAST_ARRIVALS_S = 1.5
+_KEPT_S = 5.0
 _MEMORY_SAMPLES = 10
 
 _ACCOUNTS_RATE = 600.0
@@ -201,8 +202,14 @@ async def _demo(arguments: argparse.Namespace) -> dict[str, Any]:
             if arguments.routes:
                 handlers[_CONTACTS] = Observer(renames)
             receivers = [
+                # There are as many receivers as keys: a session is kept, as the SDK opens a connection for each.
                 inbox.Receiver(
-                    servicebus, handler, topic=topic, subscription=SUBSCRIPTION, sessions=arguments.receivers
+                    servicebus,
+                    handler,
+                    topic=topic,
+                    subscription=SUBSCRIPTION,
+                    sessions=arguments.receivers,
+                    idle_s=_KEPT_S,
                 )
                 for topic, handler in handlers.items()
             ]
