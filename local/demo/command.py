@@ -10,7 +10,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +20,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as ProgressBars
 
-import inbox
 from inbox.handling import Handler
 from local.chaos.admin import AdminPorts
 from local.demo.bookings import bookings
 from local.demo.clients import UnexpectedAnswer
 from local.demo.committed import Store, open_store
 from local.demo.console import differences, serving_observers
+from local.demo.consumer import SUBSCRIPTION, consumer, pass_on
 from local.demo.contacts import contacts
 from local.demo.load import Load
 from local.demo.processor import resident_bytes, shares, used_so_far
@@ -42,7 +42,6 @@ from outbox_emulators.process import Stopped, until_done
 from relay.config.settings import FILE_VARIABLE
 from relay_operator.console.observer import Observer as ConsoleObserver
 
-SUBSCRIPTION = "all"
 # With `--routes`.
 _ROUTES = ROOT / "samples" / "contacts" / "relay.toml"
 _RENAME = "ContactNameUpdatedEvent"
@@ -50,7 +49,6 @@ _CONTACTS = "contacts"
 # Seconds for which an open page still shows the end.
 _LAST_LOOK_S = 1.5
 _LAST_ARRIVALS_S = 1.5
-_KEPT_S = 5.0
 _MEMORY_SAMPLES = 10
 
 _ACCOUNTS_RATE = 600.0
@@ -189,31 +187,27 @@ async def _demo(arguments: argparse.Namespace) -> dict[str, Any]:
         if service is not None:
             address = f"http://127.0.0.1:{service.details['port']}"
             console.print(f"The contact service is process {service.pid}, at {address}/docs")
-        services = () if service is None else (service.pid,)
         tally = Tally(timestamped=arguments.source is Source.COSMOS)
         renames = Tally(timestamped=tally.timestamped, action=_RENAME)
         tallies = [tally, renames] if arguments.routes else [tally]
         async with (
             open_store(stack) as store,
-            inbox.connect(stack.settings["SERVICEBUS"]) as servicebus,
             _console(arguments, stack, console) as observers,
+            AsyncExitStack() as consumers,
         ):
             handlers: dict[str, Handler] = {TOPIC: load.handler(tally)}
             if arguments.routes:
                 handlers[_CONTACTS] = Observer(renames)
-            receivers = [
-                # There are as many receivers as keys: a session is kept, as the SDK opens a connection for each.
-                inbox.Receiver(
-                    servicebus,
-                    handler,
-                    topic=topic,
-                    subscription=SUBSCRIPTION,
-                    sessions=arguments.receivers,
-                    idle_s=_KEPT_S,
+            passing = []
+            services = [] if service is None else [service.pid]
+            for topic, handler in handlers.items():
+                log = arguments.logs / f"consumer-{topic}.log"
+                part = await consumers.enter_async_context(
+                    consumer(stack.settings, topic, arguments.receivers, log)
                 )
-                for topic, handler in handlers.items()
-            ]
-            async with _background(*(each.run() for each in receivers), _replace_killed_hosts(stack, console)):
+                passing.append(pass_on(part, handler))
+                services.append(part.pid)
+            async with _background(*passing, _replace_killed_hosts(stack, console)):
                 began, before = time.monotonic(), used_so_far(stack, *services)
                 writing = asyncio.create_task(_write(arguments, load, store, tallies))
                 memory: list[int] = []
