@@ -291,7 +291,7 @@ def test_an_issue_form_has_a_field_for_everything_it_asks(file: Path) -> None:
 def test_a_bug_report_asks_for_the_check_and_the_versions() -> None:
     fields = {each.get("id"): each for each in read(".github/ISSUE_TEMPLATE/bug.yml")["body"]}
 
-    assert "`python -m relay check`" in fields["check"]["attributes"]["label"]
+    assert "`python -m relay check --json`" in fields["check"]["attributes"]["label"]
     for name in ("what", "reproduce", "check", "versions"):
         assert fields[name]["validations"] == {"required": True}
 
