@@ -1,4 +1,4 @@
-"""The metadata of the distributions that are published, and that no other one can be."""
+"""The metadata of the distributions that are published."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from packaging.requirements import Requirement
 from tests.support.pages import PAGES, ROOT
 
 FOLDERS = sorted(file.parent for file in [*ROOT.glob("*/pyproject.toml"), *ROOT.glob("packages/*/pyproject.toml")])
-PRIVATE = "Private :: Do Not Upload"
-"""PyPI refuses a distribution with a classifier that begins with `Private ::`."""
 VERSION = "Programming Language :: Python :: "
 SDKS = {"azure-cosmos", "azure-servicebus"}
 """Private parts of them are used."""
@@ -26,8 +24,7 @@ def project(folder: Path) -> dict[str, Any]:
     return found
 
 
-PUBLISHED = [folder for folder in FOLDERS if PRIVATE not in project(folder)["classifiers"]]
-published = pytest.mark.parametrize("folder", PUBLISHED, ids=lambda folder: str(folder.relative_to(ROOT)))
+each_of_them = pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: str(folder.relative_to(ROOT)))
 
 
 def pythons_of_ci() -> set[str]:
@@ -42,15 +39,14 @@ def requirements(of: dict[str, Any]) -> list[Requirement]:
     return [Requirement(line) for lines in lists for line in lines]
 
 
-def test_the_distributions_that_a_tag_releases_are_published_and_no_others() -> None:
+def test_a_tag_releases_each_distribution_and_no_others() -> None:
     text = (ROOT / ".github/workflows/release.yml").read_text(encoding="utf-8")
     tags = re.findall(r'"(\w+)-v\*"', text)
 
-    assert {folder.name for folder in PUBLISHED} == {*tags} - {"app"}
-    assert {project(folder)["name"] for folder in FOLDERS if folder not in PUBLISHED} == {"outbox-relay-operator"}
+    assert {folder.name for folder in FOLDERS} == {*tags} - {"app"}
 
 
-@published
+@each_of_them
 def test_the_metadata_names_authors_and_status(folder: Path) -> None:
     metadata = project(folder)
     licence = (folder / "LICENSE").read_text(encoding="utf-8")
@@ -63,7 +59,7 @@ def test_the_metadata_names_authors_and_status(folder: Path) -> None:
     ]
 
 
-@published
+@each_of_them
 def test_the_metadata_names_the_pythons_of_ci_and_no_others(folder: Path) -> None:
     metadata = project(folder)
     named = {each.removeprefix(VERSION) for each in metadata["classifiers"] if each.startswith(VERSION)}
@@ -72,7 +68,7 @@ def test_the_metadata_names_the_pythons_of_ci_and_no_others(folder: Path) -> Non
     assert metadata["requires-python"] == f">={min(named, key=lambda each: int(each.partition('.')[2]))}"
 
 
-@published
+@each_of_them
 def test_the_files_that_the_metadata_names_exist(folder: Path) -> None:
     metadata = project(folder)
 
@@ -86,7 +82,7 @@ def test_the_files_that_the_metadata_names_exist(folder: Path) -> None:
 def test_sdks_whose_private_parts_are_used_have_an_upper_bound() -> None:
     found = {
         (folder.name, each.name, str(each.specifier))
-        for folder in PUBLISHED
+        for folder in FOLDERS
         for each in requirements(project(folder))
         if each.name in SDKS
     }

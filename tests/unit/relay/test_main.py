@@ -6,11 +6,11 @@ import runpy
 import shlex
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
 
+from relay import __version__
 from relay_operator.cli.main import main
 from relay_operator.cli.shell import python
 from tests.support.watchdog import WATCHDOG_S
@@ -38,13 +38,12 @@ def test_importing_it_runs_nothing() -> None:
     assert "main" in runpy.run_module("relay.__main__", run_name="relay.__main__")
 
 
-def test_the_version_is_that_of_the_project(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_version_is_that_of_the_app(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["--version"])
 
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert ended.value.code == 0
-    assert capsys.readouterr().out == f"outbox-relay {project['version']}\n"
+    assert capsys.readouterr().out == f"outbox-relay {__version__}\n"
 
 
 @pytest.mark.parametrize(
