@@ -15,8 +15,8 @@ from tests.support.pages import PAGES, ROOT
 
 FOLDERS = sorted(file.parent for file in [*ROOT.glob("*/pyproject.toml"), *ROOT.glob("packages/*/pyproject.toml")])
 VERSION = "Programming Language :: Python :: "
-SDKS = {"azure-cosmos", "azure-servicebus"}
-"""Private parts of them are used."""
+PRIVATE = {"azure-cosmos", "azure-servicebus", "azure-functions", "python-qpid-proton"}
+"""Packages of which private parts are used."""
 
 
 def project(folder: Path) -> dict[str, Any]:
@@ -79,16 +79,18 @@ def test_the_files_that_the_metadata_names_exist(folder: Path) -> None:
         assert (folder / name).is_file()
 
 
-def test_sdks_whose_private_parts_are_used_have_an_upper_bound() -> None:
+def test_packages_have_an_upper_bound_where_private_parts_are_used_and_nowhere_else() -> None:
+    own = {project(folder)["name"] for folder in FOLDERS}
     found = {
-        (folder.name, each.name, str(each.specifier))
+        (folder.name, each.name, "<" in str(each.specifier))
         for folder in FOLDERS
         for each in requirements(project(folder))
-        if each.name in SDKS
+        # The console has the version of the image.
+        if each.name not in own and "==" not in str(each.specifier)
     }
 
-    assert {name for _, name, _ in found} == SDKS
-    assert [each for each in found if "<" not in each[2]] == []
+    assert {name for _, name, is_bounded in found if is_bounded} <= PRIVATE
+    assert [each for each in found if each[1] in PRIVATE and not each[2]] == []
 
 
 def test_the_extras_that_the_pages_install_exist() -> None:
