@@ -62,6 +62,7 @@ COMMANDS = {
     "gh release create": {"contents": "write"},
     "gh release download": {"contents": "read"},
     "gh attestation verify": {"attestations": "read"},
+    "docker login ghcr.io": {"packages": "write"},
     # It runs gh issue.
     ".ci/newest.py report": {"issues": "write"},
 }
@@ -241,7 +242,7 @@ def test_a_tag_releases_the_component_that_it_names_after_the_tests() -> None:
     # YAML 1.1 reads the key `on` as true.
     assert release[True]["push"]["tags"] == [f"{name}-v*" for name in COMPONENTS]
     assert release["jobs"]["test"]["uses"] == "./.github/workflows/ci.yml"
-    for job in ("pypi", "github"):
+    for job in ("pypi", "github", "image"):
         assert release["jobs"][job]["needs"] == ["test", "build"]
     for name, file in COMPONENTS.items():
         assert f"| `{file}` | `{name}-v{version_in(file)}` |" in documented
@@ -369,6 +370,19 @@ def test_the_zip_that_is_deployed_is_the_one_that_was_attested() -> None:
     assert not [run for run in ran if "checkout" in run or "zip -r" in run or "package.py" in run]
     attested = [each for each in release["build"]["steps"] if "attest-build-provenance" in each.get("uses", "")]
     assert [each["with"] for each in attested] == [{"subject-path": "release/dist/*"}]
+
+
+def test_the_image_that_is_published_is_the_one_that_was_attested() -> None:
+    image = read(ROOT / ".github/workflows/release.yml")["jobs"]["image"]
+    _, build, attest = image["steps"]
+
+    assert image["if"] == "startsWith(github.ref_name, 'app-')"
+    assert {"IMAGE", "DIGEST"} <= {*re.findall(r'echo "(\w+)=', build["run"])}
+    assert attest["with"] == {
+        "subject-name": "${{ env.IMAGE }}",
+        "subject-digest": "${{ env.DIGEST }}",
+        "push-to-registry": True,
+    }
 
 
 PARTS_OF_A_DEPLOYMENT = ("gh release download", "gh attestation verify", "config-zip")
