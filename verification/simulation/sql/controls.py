@@ -14,8 +14,7 @@ from unittest.mock import patch
 
 from changefeed.claims import Claim, Claims
 from relay.backends.sql.shard import Shard
-from relay.backends.sql.source import Ownership, SqlBatch, SqlSource
-from relay.core.events import Received
+from relay.backends.sql.source import Ownership
 from relay.core.fence import Clearance
 from relay.servicebus.key_sender import KeySender
 from verification.journal.checker import Wrong
@@ -100,16 +99,6 @@ async def _done_anyhow(self: Shard, page: Any) -> None:
     await _publish(self, page)
 
 
-_read = SqlSource.read
-
-
-async def _read_as_new(self: SqlSource, batch: SqlBatch, /) -> Received:
-    """Take events for new that the former owner of the shard may have attempted."""
-    received = await _read(self, batch)
-    received.may_be_tried = False
-    return received
-
-
 @contextmanager
 def _without_ownership_and_clearance() -> Iterator[None]:
     """Hold the checks off: what a process may send ends neither with its claim nor half a window later.
@@ -156,9 +145,6 @@ CONTROLS = {
     "SnapshotsAreConsistent": Control(lambda: patch.object(Tables, "taken", _some), Wrong.OUT_OF_ORDER, 3),
     "SendsInOrder": Control(
         lambda: patch.object(KeySender, "send_in_order", go_on), Wrong.OUT_OF_ORDER, 40, first=10
-    ),
-    "ReadsOrdersAfterTakeover": Control(
-        lambda: patch.object(SqlSource, "read", _read_as_new), Wrong.OUT_OF_ORDER, 400
     ),
     "StoresWhatWasAccepted": Control(lambda: patch.object(Shard, "_publish", _done_anyhow), Wrong.MISSING, 2),
     "TakingRaisesEpoch": Control(lambda: patch.object(Claims, "take", _take_without_epoch), Step.CLAIM, 5),
