@@ -164,6 +164,9 @@ async def run(arguments: argparse.Namespace) -> int:
         # A released record goes by the rules of the day, and not by those of its commit.
         print("--rule-changes needs --destinations 2 or 3, and --on-poison skip.", file=sys.stderr)
         return 2
+    if arguments.earlier and not (arguments.earlier / "function_app.py").is_file():
+        print(f"--from {arguments.earlier}: there is no function_app.py, as each release has.", file=sys.stderr)
+        return 2
     if arguments.earlier and arguments.rule_changes:
         print("--from and --rule-changes exclude each other.", file=sys.stderr)
         return 2

@@ -139,7 +139,8 @@ class Operator:
     def read(self) -> None:
         """Note what the new lines of the logs name."""
         now = time.monotonic()
-        if self.refused():
+        if not self.hasty and self.refused():
+            # Its patience begins anew.
             for each in self.named.values():
                 each.first_s = now
         for process, line in self.logs.lines():
@@ -153,8 +154,6 @@ class Operator:
                 self.named[name] = _Named(now, now, process, line)
 
     def _due(self) -> list[EventName]:
-        if self.refused() and not self.hasty:
-            return []
         patience_s = 0.0 if self.hasty else _PATIENT_S
         # Not in their union, which would be built anew for each name.
         return [

@@ -71,11 +71,11 @@ async def _receive(topic: str, sessions: int) -> None:
         receiver = inbox.Receiver(
             client, _print, topic=topic, subscription=SUBSCRIPTION, sessions=sessions, idle_s=_KEPT_S
         )
-        receiving = asyncio.create_task(receiver.run())
-        announce({"part": "consumer"})
-        await until_stopped(exit_with_stdin=True)
-        receiver.stop()
-        await receiving
+        async with asyncio.TaskGroup() as group:
+            group.create_task(receiver.run())
+            announce({"part": "consumer"})
+            await until_stopped(exit_with_stdin=True)
+            receiver.stop()
 
 
 if __name__ == "__main__":

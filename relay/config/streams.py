@@ -36,8 +36,8 @@ from relay.routes.selection import DEFAULT, Route, Selection
 
 _BESIDE = Path(__file__).parents[2]
 
-# Where the package is installed without an app, as the operator's is, the current folder takes its place.
-APP = _BESIDE if (_BESIDE / "function_app.py").exists() else Path.cwd()
+# The operator's distribution has no app: the current folder takes its place.
+APP = Path.cwd() if any(_BESIDE.glob("outbox_relay_operator-*.dist-info")) else _BESIDE
 """The folder of function_app.py and relay.toml."""
 
 

@@ -137,6 +137,15 @@ def test_the_copied_files_suffice_to_run_the_relay(image: Path) -> None:
     assert all(Path(path).is_relative_to(image) for path in imported.stdout.split()), imported.stdout
 
 
+def test_the_relay_toml_of_the_image_is_read_from_any_folder(image: Path, tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text("of another program")
+    show = "from relay.config.streams import read_file; print(read_file({})[0])"
+
+    shown = python(tmp_path, "-c", show, PYTHONPATH=str(image))
+
+    assert (shown.stdout, shown.stderr) == (f"{image / FILE}\n", "")
+
+
 def test_the_command_of_the_image_names_the_settings_that_are_missing(image: Path) -> None:
     [command] = instructions("CMD")
     words = json.loads(command)

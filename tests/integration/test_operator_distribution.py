@@ -27,10 +27,10 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Wheel:
     return build("packages/operator", tmp_path_factory.mktemp("wheel"))
 
 
-async def run(installed: Wheel, folder: Path, *words: str) -> tuple[int | None, str, str]:
+async def run(installed: Wheel, folder: Path, *words: str, program: str = _MODULE) -> tuple[int | None, str, str]:
     """Run a command in a folder, with no settings but its options; returns exit code, output and errors."""
     process = await asyncio.create_subprocess_exec(
-        *installed.program(_MODULE, *words),
+        *installed.program(program, *words),
         cwd=folder,
         env={},
         stdout=asyncio.subprocess.PIPE,
@@ -70,6 +70,19 @@ async def test_the_examples_of_the_page_run_where_it_is_installed(installed: Whe
 
 async def test_the_commands_have_the_version_of_the_app(installed: Wheel, tmp_path: Path) -> None:
     assert await run(installed, tmp_path, "--version") == (0, f"outbox-relay {__version__}\n", "")
+
+
+async def test_without_the_package_of_an_sql_feed_the_error_names_the_extra(
+    installed: Wheel, tmp_path: Path, servicebus: ServiceBusServer
+) -> None:
+    lines = ["SQL=postgresql://user@127.0.0.1/database", f"SERVICEBUS={servicebus.connection_string}"]
+    (tmp_path / "relay.env").write_text("\n".join(lines) + "\n")
+    without = f"import sys\nsys.modules['changefeed'] = None\n{_MODULE}"
+
+    code, out, errors = await run(installed, tmp_path, "check", "--env-file", "relay.env", program=without)
+
+    assert code == 2, out + errors
+    assert "pip install 'outbox-relay-operator[postgresql]'" in out + errors
 
 
 async def test_relay_toml_is_that_of_the_current_folder(installed: Wheel, settings: Path) -> None:

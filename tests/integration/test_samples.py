@@ -245,10 +245,6 @@ async def test_the_consumer_in_node_has_each_effect_once(clone: Clone) -> None:
 async def test_the_consumer_in_dotnet_has_each_effect_once(clone: Clone) -> None:
     if shutil.which("dotnet") is None:
         pytest.skip("dotnet is not found: install the .NET SDK 10, https://dotnet.microsoft.com/download")
-    try:
-        await clone.run("dotnet restore samples/dotnet_consumer")
-    except AssertionError as failure:
-        pytest.skip(f"the packages of .NET cannot be restored: {failure}")
     file = clone.folder / ".local/ordered.sqlite"
     file.unlink(missing_ok=True)
     with closing(sqlite3.connect(file)) as database, database:

@@ -169,8 +169,7 @@ class Rehearsal:
         found = []
         for library in LIBRARIES:
             wheels = self.work / "wheels" / library.name
-            build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(wheels)]
-            run(build, folder=self.copies[0] / library.folder)
+            build_wheel(self.copies[0] / library.folder, wheels)
             [wheel] = wheels.iterdir()
             found.append(f"{library.distribution}[{','.join(library.extras)}] @ {wheel.as_uri()}")
         return found
@@ -200,8 +199,7 @@ class Rehearsal:
     def _build_needed(self, library: Library) -> None:
         """Build the wheels that a library needs and PyPI may not have."""
         for needed in (each for each in LIBRARIES if each.name in library.needs):
-            build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(self._needed)]
-            run(build, folder=self.copies[0] / needed.folder)
+            build_wheel(self.copies[0] / needed.folder, self._needed)
 
     @property
     def _needed(self) -> Path:
@@ -212,7 +210,7 @@ class Rehearsal:
         folder = self.work / f"{library.name}-source"
         shutil.unpack_archive(source, folder, filter="data")
         [unpacked] = folder.iterdir()
-        run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)], folder=unpacked)
+        build_wheel(unpacked, folder)
         compare([wheel, folder / wheel.name])
         say(library.name, "the source distribution builds the same wheel")
 
@@ -323,6 +321,11 @@ def run(words: Sequence[str], *, folder: Path = ROOT, environment: dict[str, str
         last = "\n".join([*ended.stdout.splitlines(), *ended.stderr.splitlines()][-_LAST_LINES:])
         raise CheckFailed(f"{' '.join(words)} ended with {ended.returncode}:\n{last}")
     return ended.stdout
+
+
+def build_wheel(folder: Path, target: Path) -> None:
+    """Build the wheel of a folder's distribution into another folder."""
+    run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(target)], folder=folder)
 
 
 def compare(files: Sequence[Path]) -> None:

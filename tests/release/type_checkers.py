@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _OF_SDKS = ('Type of "from_connection_string" is partially unknown',)
-"""How errors begin that an SDK causes: azure-cosmos does not annotate `**kwargs`."""
+"""Beginnings of the errors that an SDK causes: azure-cosmos does not annotate `**kwargs`."""
 
 
 @dataclass(frozen=True, slots=True)

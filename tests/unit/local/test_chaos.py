@@ -198,17 +198,19 @@ def test_a_patient_operator_waits_and_a_hasty_one_does_not(tmp_path: Path) -> No
 
 
 def test_an_operator_checks_first_that_the_topic_accepts_other_events(tmp_path: Path) -> None:
-    operator = an_operator(tmp_path)
+    operator, hasty = an_operator(tmp_path), an_operator(tmp_path, hasty=True)
     (tmp_path / "worker-1.log").write_text("python -m relay quarantine add k e1\n")
-    operator.read()
-    operator.named["k", "e1"].first_s -= 60
+    for each in (operator, hasty):
+        each.read()
+        each.named["k", "e1"].first_s -= 60
+        each.refused = lambda: True
+        each.read()
 
-    operator.refused = lambda: True
     assert operator._due() == []
-    operator.read()
+    assert hasty._due() == [("k", "e1")]
     operator.refused = lambda: False
+    operator.read()
     assert operator._due() == []  # it may have been named for that alone
-
     operator.named["k", "e1"].first_s -= 60
     assert operator._due() == [("k", "e1")]
 

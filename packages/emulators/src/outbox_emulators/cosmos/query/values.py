@@ -90,18 +90,12 @@ def sort_key(value: Any) -> Any:
 
 def sort_order(left: Any, right: Any) -> int:
     """Return the order of any two values, or sort keys, for ORDER BY, MIN and MAX: by type, then by value."""
-    kind, other = _sorted_kind(left), _sorted_kind(right)
-    if kind is not other:
-        return kind - other
-    if kind in (Kind.ARRAY, Kind.OBJECT):
-        left, right = _rank(left), _rank(right)
-    elif kind in (Kind.UNDEFINED, Kind.NULL):
-        return 0
-    return int(left > right) - int(left < right)
+    one, other = sort_rank(left), sort_rank(right)
+    return int(one > other) - int(one < other)
 
 
 def sort_rank(value: Any) -> tuple[Kind, Any]:
-    """Return a tuple that sorts among others as `sort_order` orders their values."""
+    """Return a tuple that sorts as ORDER BY sorts any value, or sort key: by type, then by value."""
     kind = _sorted_kind(value)
     if kind in (Kind.ARRAY, Kind.OBJECT):
         return kind, _rank(value)
