@@ -117,9 +117,9 @@ class CosmosSide:
         one = self._rng.choice(list(self._settings.values()))
         return {
             "silent-account": {},
-            "silent-feed": {"container": one.cosmos_container, "operation": "read-feed"},
-            "silent-leases": {"container": one.cosmos_lease_container},
-            "silent-quarantine": {"container": one.cosmos_quarantine_container},
+            "silent-feed": {"container": one.in_cosmos.container, "operation": "read-feed"},
+            "silent-leases": {"container": one.in_cosmos.lease_container},
+            "silent-quarantine": {"container": one.in_cosmos.quarantine_container},
         }[kind]
 
     async def kill(self, process: str, victim: str) -> None:
@@ -129,18 +129,18 @@ class CosmosSide:
     async def recorded(self, stream: Stream) -> Recorded:
         """Return the recorded changes of a stream's events since the stack began."""
         settings = self._settings[stream.name]
-        others = [each.lease_prefix for each in self._settings.values() if each is not settings]
+        others = [each.in_cosmos.lease_prefix for each in self._settings.values() if each is not settings]
 
         def is_of_stream(lease: str) -> bool:
             # The first stream has no prefix.
-            return lease.startswith(settings.lease_prefix) and not any(
-                each.startswith(settings.lease_prefix) and lease.startswith(each) for each in others
+            return lease.startswith(settings.in_cosmos.lease_prefix) and not any(
+                each.startswith(settings.in_cosmos.lease_prefix) and lease.startswith(each) for each in others
             )
 
         return of_account(
             self._stack.recordings["cosmos"],
-            settings.cosmos_container,
-            settings.cosmos_quarantine_container,
+            settings.in_cosmos.container,
+            settings.in_cosmos.quarantine_container,
             is_of_stream,
         )
 
@@ -157,7 +157,7 @@ class CosmosSide:
     async def quarantined(self, stream: Stream) -> dict[str, str]:
         """Return the reasons by the id of the quarantined document."""
         query = "SELECT c.documentId, c.reason FROM c WHERE c.type = 'quarantinedEvent'"
-        name = self._settings[stream.name].cosmos_quarantine_container
+        name = self._settings[stream.name].in_cosmos.quarantine_container
         found = self._database.get_container_client(name).query_items(query)
         return {item["documentId"]: item["reason"] async for item in found}
 

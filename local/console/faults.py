@@ -92,8 +92,8 @@ async def inject(stack: Stack, stream: Settings, fault: Fault) -> None:
         return
     url, order = f"http://127.0.0.1:{stack.outbox.details['port']}", dict(fault.order)
     if fault.is_of_servicebus:
-        url = stack.administration[f"{stream.servicebus_setting}_ADMIN"]
-        order["entity"] = stream.servicebus_topic
+        url = stack.administration[f"{stream.servicebus.setting}_ADMIN"]
+        order["entity"] = stream.servicebus.entity
     timeout = aiohttp.ClientTimeout(total=_TIMEOUT_S)
     async with (
         aiohttp.ClientSession(timeout=timeout, raise_for_status=True) as http,

@@ -31,10 +31,10 @@ def topic_of(stack: Stack, stream: Settings) -> EmulatorTopic:
     """Return the topic or queue of a stream, not connected yet."""
     environment = stack.operator_settings
     return EmulatorTopic(
-        environment[f"{stream.servicebus_setting}_ADMIN"],
+        environment[f"{stream.servicebus.setting}_ADMIN"],
         ServiceBusTopic(stream, environment),
-        stream.servicebus_topic,
-        is_queue=stream.servicebus_is_queue,
+        stream.servicebus.entity,
+        is_queue=stream.servicebus.is_queue,
     )
 
 

@@ -41,7 +41,7 @@ async def open_store(stack: Stack) -> AsyncIterator[Store]:
         return
     async with CosmosClient.from_connection_string(stack.settings["COSMOS"]) as cosmos:
         database = cosmos.get_database_client(DATABASE)
-        names = [each.cosmos_quarantine_container for each in stack.streams]
+        names = [each.in_cosmos.quarantine_container for each in stack.streams]
         quarantines = [database.get_container_client(name) for name in names]
         yield CosmosStore(database.get_container_client("data"), quarantines)
 

@@ -31,14 +31,14 @@ _ILLEGAL = re.compile(r"[/\\?#]")
 async def open_cosmos(outbox: Outbox) -> AsyncIterator[CosmosWriter]:
     """A writer for the container of an outbox."""
     async with AsyncExitStack() as closing:
-        client = cosmos_client(outbox.settings.cosmos)
+        client = cosmos_client(outbox.settings.in_cosmos.connection)
         closing.push_async_callback(client.close)
         try:
             await closing.enter_async_context(client)
         except AzureError as error:
             raise NotCommittedError(f"Cosmos DB does not answer: {error.message}") from error
-        database = client.get_database_client(outbox.settings.cosmos_database)
-        yield CosmosWriter(database.get_container_client(outbox.settings.cosmos_container), outbox)
+        database = client.get_database_client(outbox.settings.in_cosmos.database)
+        yield CosmosWriter(database.get_container_client(outbox.settings.in_cosmos.container), outbox)
 
 
 class CosmosWriter:

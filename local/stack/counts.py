@@ -63,7 +63,7 @@ class CosmosCounts:
     async def take(self) -> Counted:
         """Count once. Raises OSError, or aiohttp's or the SDK's errors, if a part does not answer."""
         counts = await admin_get(self._http, self._stack.outbox.details["port"], "counts")
-        outboxes = {(each.cosmos_database, each.cosmos_container) for each in self._streams}
+        outboxes = {(each.in_cosmos.database, each.in_cosmos.container) for each in self._streams}
         ports = [host.details["port"] for host in self._stack.hosts]
         statuses = [await admin_get(self._http, port, "status") for port in ports]
         return Counted(
@@ -80,21 +80,23 @@ class CosmosCounts:
         await self._cosmos.close()
 
     def _container(self, stream: Settings, name: str) -> ContainerProxy:
-        return self._cosmos.get_database_client(stream.cosmos_database).get_container_client(name)
+        return self._cosmos.get_database_client(stream.in_cosmos.database).get_container_client(name)
 
     async def _quarantined(self, stream: Settings) -> int:
-        quarantine = self._container(stream, stream.cosmos_quarantine_container)
+        quarantine = self._container(stream, stream.in_cosmos.quarantine_container)
         counts: Any = [count async for count in quarantine.query_items(_QUARANTINED)]
         return sum(counts)
 
     async def _lag_s(self, stream: Settings) -> float | None:
         # A lease is named after the stream's prefix and the account's host.
-        beginning = f"{stream.lease_prefix}{urlsplit(self._cosmos.client_connection.url_connection).hostname}_"
-        found = self._container(stream, stream.cosmos_lease_container).query_items(_LEASES)
+        beginning = (
+            f"{stream.in_cosmos.lease_prefix}{urlsplit(self._cosmos.client_connection.url_connection).hostname}_"
+        )
+        found = self._container(stream, stream.in_cosmos.lease_container).query_items(_LEASES)
         leases = [Lease.from_document(each) async for each in found if each["id"].startswith(beginning)]
         if not leases:
             return None
-        data = self._container(stream, stream.cosmos_container)
+        data = self._container(stream, stream.in_cosmos.container)
         feed = ChangeFeed(data, start_from="Beginning", max_items=1)
         pages = [await feed.read(lease.partition, lease.continuation) for lease in leases]
         waiting = [document["_ts"] for page in pages for document in page.documents]

@@ -115,9 +115,9 @@ def containers_of(streams: Sequence[Settings]) -> dict[tuple[str, str], tuple[st
     for each in streams:
         if each.cosmos is not None:
             key = each.selection.fields.of_document("key")[0]
-            needed[each.cosmos_database, each.cosmos_container] = (key.text, -1)
-            needed[each.cosmos_database, each.cosmos_lease_container] = ("/id", -1)
-            needed[each.cosmos_database, each.cosmos_quarantine_container] = ("/partitionKey", None)
+            needed[each.in_cosmos.database, each.in_cosmos.container] = (key.text, -1)
+            needed[each.in_cosmos.database, each.in_cosmos.lease_container] = ("/id", -1)
+            needed[each.in_cosmos.database, each.in_cosmos.quarantine_container] = ("/partitionKey", None)
     return needed
 
 
@@ -132,7 +132,7 @@ async def create_containers(streams: Sequence[Settings]) -> None:
     needed = containers_of(streams)
     if not needed:
         return
-    async with cosmos_client(next(each.cosmos for each in streams if each.cosmos)) as client:
+    async with cosmos_client(next(each.cosmos.connection for each in streams if each.cosmos)) as client:
         for (database, container), (path, ttl) in needed.items():
             made = await client.create_database_if_not_exists(database)
             there = await made.create_container_if_not_exists(container, PartitionKey(path), default_ttl=ttl)

@@ -53,7 +53,7 @@ class Readings:
             name: await admin_get(self._http, each.details["admin_port"], "entities")
             for name, each in parts.items()
         }
-        destinations = {(each.servicebus_setting, each.servicebus_topic) for each in self._streams}
+        destinations = {(each.servicebus.setting, each.servicebus.entity) for each in self._streams}
         sent = [entities[setting][name] for setting, name in destinations if name in entities[setting]]
         counted = await self._counts.take()
         return Reading(

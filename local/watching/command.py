@@ -109,11 +109,11 @@ def _followed(streams: list[Settings], name: str | None) -> Sequence[Followed]:
     """Return the stream of this name, or all streams. Raises UsageError if there is none of this name."""
     chosen = streams if name is None else [stream_of(streams, name)]
     if len(streams) == 1:
-        return [Followed(is_queue=chosen[0].servicebus_is_queue)]
+        return [Followed(is_queue=chosen[0].servicebus.is_queue)]
     titles = [f"{each.stream} → {target_of(each).removeprefix('the ')}" for each in chosen]
     width = max(map(len, titles))
     return [
-        Followed(path_of(each.stream), each.stream, f"{title:<{width}}", each.servicebus_is_queue)
+        Followed(path_of(each.stream), each.stream, f"{title:<{width}}", each.servicebus.is_queue)
         for each, title in zip(chosen, titles, strict=True)
     ]
 

@@ -26,13 +26,15 @@ def assemble(settings: Settings, source: Source[BatchT], store: Items) -> Relay[
         ServiceBusPublisher.from_settings(
             settings,
             messages.contract(
-                settings.cloudevents_source, settings.selection.fields, any_fields=settings.rules is not None
+                settings.policy.cloudevents_source,
+                settings.selection.fields,
+                any_fields=settings.rules is not None,
             ),
         ),
         StoredQuarantine(store),
-        duplicate_window_s=settings.duplicate_window_s,
-        on_poison=settings.on_poison,
-        attempt_timeout_s=settings.attempt_timeout_s,
+        duplicate_window_s=settings.servicebus.duplicate_window_s,
+        on_poison=settings.policy.on_poison,
+        attempt_timeout_s=settings.policy.attempt_timeout_s,
         telemetry=RelayTelemetry(label=settings.label),
     )
 

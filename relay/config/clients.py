@@ -190,13 +190,8 @@ class Connection:
         return f"Connection(address={self.address!r}, identity={self.identity!r}, connection_string=…)"
 
 
-def cosmos_client(connection: Connection | None) -> CosmosClient:
-    """Return a client for the account.
-
-    It is not connected yet. Raises UsageError if the settings name no account.
-    """
-    if connection is None:
-        raise UsageError("COSMOS is not set: this works on an outbox in Cosmos DB only")
+def cosmos_client(connection: Connection) -> CosmosClient:
+    """Return a client for the account. It is not connected yet."""
     from azure.cosmos.aio import CosmosClient
 
     timeouts: dict[str, Any] = {"connection_timeout": _CONNECT_TIMEOUT_S, "read_timeout": READ_TIMEOUT_S}

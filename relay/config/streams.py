@@ -23,7 +23,9 @@ from relay.config.settings import (
     QUARANTINE_TABLE,
     SERVICEBUS,
     TOPIC,
+    CosmosSettings,
     DeployedRules,
+    ServiceBusSettings,
     Settings,
     SqlFeed,
     namespace,
@@ -52,9 +54,12 @@ def read_streams(
         function_timeout_s: As of `Settings.from_environment`.
 
     Raises:
-        SettingsError: Naming everything that is wrong with the environment, or with the file.
+        SettingsError: Naming everything that is wrong with the file and the environment.
     """
-    path, found = read_file(environment, app)
+    try:
+        path, found = read_file(environment, app)
+    except SettingsError as wrong:
+        raise SettingsError(wrong.problems + _problems_beside(environment, function_timeout_s)) from wrong
     pairs = list(pairs_of(found))
     used = dict.fromkeys(found.destinations[each].connection for _, each in pairs)
     settings = Settings.from_environment(
@@ -66,14 +71,9 @@ def read_streams(
         source = found.sources[outbox]
         first = all(other != outbox for other, _ in pairs[:number])
         stream = _stream(settings, found, source, found.destinations[destination], first=first)
-        streams.append(
-            replace(
-                stream,
-                servicebus=namespace(environment, found.destinations[destination].connection),
-                servicebus_setting=found.destinations[destination].connection,
-                several=len(pairs) > 1,
-            )
-        )
+        setting = found.destinations[destination].connection
+        servicebus = replace(stream.servicebus, connection=namespace(environment, setting), setting=setting)
+        streams.append(replace(stream, servicebus=servicebus, several=len(pairs) > 1))
         if source.kind is not None and source.kind not in settings.sources:
             member = "container" if source.feed is None else "feed"
             problems.append(f"{path.name}: outboxes.{outbox} has a {member}, and {source.kind.upper()} is not set")
@@ -88,6 +88,16 @@ def read_streams(
     if problems:
         raise SettingsError(list(dict.fromkeys(problems)))
     return _sharing_memory(streams)
+
+
+def _problems_beside(environment: Mapping[str, str], function_timeout_s: float | None) -> list[str]:
+    """Return what is wrong with the environment beside a file that cannot be read."""
+    try:
+        # The file would name the namespaces.
+        Settings.from_environment(environment, function_timeout_s=function_timeout_s, namespaces=())
+    except SettingsError as error:
+        return error.problems
+    return []
 
 
 def _beyond_columns(streams: list[Settings]) -> Iterator[str]:
@@ -124,12 +134,13 @@ def _other_entities(streams: list[Settings]) -> Iterator[str]:
     azure-servicebus (7.15.0) compares the names letter by letter, though those of the service have no case.
     """
     for each in streams:
-        path = ConnectionString(each.servicebus.connection_string or "").get("EntityPath")
-        if path not in (None, each.servicebus_topic):
+        bus = each.servicebus
+        path = ConnectionString(bus.connection.connection_string or "").get("EntityPath")
+        if path not in (None, bus.entity):
             yield (
-                f"{each.servicebus_setting} has the EntityPath {quoted(path)}, and "
-                f"{each.servicebus_topic_setting} is {each.servicebus_topic!r}: leave "
-                "EntityPath out, or use a connection string of the namespace"
+                f"{bus.setting} has the EntityPath {quoted(path)}, and "
+                f"{bus.entity_setting} is {bus.entity!r}: leave EntityPath out, or use a connection string of the "
+                "namespace"
             )
 
 
@@ -158,14 +169,14 @@ def _shared(streams: list[Settings]) -> Iterator[str]:
         of_outbox = f"for the outbox {each.outbox}"
         use(
             f"the destination of the stream {each.stream}",
-            f"{each.destination} of {each.servicebus_setting} {of_outbox}",
-            *(of_outbox, each.servicebus.host, each.servicebus_topic.lower()),
+            f"{each.servicebus.destination} of {each.servicebus.setting} {of_outbox}",
+            *(of_outbox, each.servicebus.connection.host, each.servicebus.entity.lower()),
         )
         if each.cosmos is not None:
-            database = f"in the database {each.cosmos_database!r}"
-            use(f"the outbox {each.outbox}", f"the container {each.cosmos_container!r} {database}")
-            use("the leases", f"the container {each.cosmos_lease_container!r} {database}")
-            quarantine = f"the container {each.cosmos_quarantine_container!r}"
+            database = f"in the database {each.cosmos.database!r}"
+            use(f"the outbox {each.outbox}", f"the container {each.cosmos.container!r} {database}")
+            use("the leases", f"the container {each.cosmos.lease_container!r} {database}")
+            quarantine = f"the container {each.cosmos.quarantine_container!r}"
             use(f"the quarantine of the stream {each.stream}", f"{quarantine} {database}")
         if each.sql is not None:
             feed = each.sql.feed if each.sql.is_postgresql else each.sql.feed.lower()
@@ -246,27 +257,21 @@ def _stream(
     """Return the settings of one stream, which may be the `first` one of its outbox."""
     name = stream_name(source.name, destination.name)
     suffix = _suffix(name)
-    selection = _selection(found, source, destination.name, settings.event_type, first=first)
+    selection = _selection(found, source, destination.name, settings.policy.event_type, first=first)
+    rules = _deployed(found, settings.policy.event_type) if found.has_generations else None
     if source.kind is not None:
         settings = settings.with_source(source.kind)
-    sql = settings.sql
+    if selection.types:
+        settings = replace(settings, policy=replace(settings.policy, event_type=selection.types[0]))
     return replace(
         settings,
         stream=name,
         outbox=source.name,
-        sql=None if sql is None else _feed(sql, source, suffix),
-        cosmos_database=source.database or settings.cosmos_database,
-        cosmos_container=source.container or settings.cosmos_container,
-        cosmos_lease_container=source.lease_container or settings.cosmos_lease_container,
-        cosmos_quarantine_container=(source.quarantine_container or settings.cosmos_quarantine_container) + suffix,
-        servicebus_topic=destination.entity or settings.servicebus_topic,
-        servicebus_is_queue=destination.is_queue,
-        servicebus_topic_setting=TOPIC if destination.entity is None else _place(destination),
-        duplicate_window_s=destination.duplicate_window_s or settings.duplicate_window_s,
-        event_type=selection.types[0] if selection.types else settings.event_type,
-        lease_prefix=_lease_prefix(name),
+        servicebus=_servicebus(settings.servicebus, destination),
+        cosmos=None if settings.cosmos is None else _containers(settings.cosmos, source, name),
+        sql=None if settings.sql is None else _feed(settings.sql, source, suffix),
         routed=selection,
-        rules=_deployed(found, settings.event_type) if found.has_generations else None,
+        rules=rules,
         says_which_count=found.says_which_count,
     )
 
@@ -335,11 +340,11 @@ def _read_rules(rules: str) -> tuple[RelayFile, str]:
 def in_stream(settings: Settings, destination: str) -> Settings:
     """Return the settings with which the stream of an outbox to another destination finds its position."""
     name = stream_name(settings.outbox, destination)
-    sql = settings.sql
+    cosmos, sql = settings.cosmos, settings.sql
     return replace(
         settings,
         stream=name,
-        lease_prefix=_lease_prefix(name),
+        cosmos=None if cosmos is None else replace(cosmos, lease_prefix=_lease_prefix(name)),
         sql=None if sql is None else replace(sql, consumer=f"{CONSUMER}{_suffix(name)}"),
         routed=replace(settings.selection, destination=destination),
     )
@@ -360,6 +365,27 @@ _NOTHING = Selection(("domainEvent",), routes=(Route((), ()),), is_first=False)
 def _place(destination: Destination) -> str:
     """Return the place in relay.toml of the name of a topic or queue."""
     return f"destinations.{destination.name}.{'queue' if destination.is_queue else 'topic'} of relay.toml"
+
+
+def _servicebus(settings: ServiceBusSettings, destination: Destination) -> ServiceBusSettings:
+    return replace(
+        settings,
+        entity=destination.entity or settings.entity,
+        is_queue=destination.is_queue,
+        entity_setting=TOPIC if destination.entity is None else _place(destination),
+        duplicate_window_s=destination.duplicate_window_s or settings.duplicate_window_s,
+    )
+
+
+def _containers(settings: CosmosSettings, source: Source, stream: str) -> CosmosSettings:
+    return replace(
+        settings,
+        database=source.database or settings.database,
+        container=source.container or settings.container,
+        lease_container=source.lease_container or settings.lease_container,
+        quarantine_container=(source.quarantine_container or settings.quarantine_container) + _suffix(stream),
+        lease_prefix=_lease_prefix(stream),
+    )
 
 
 def _feed(sql: SqlFeed, source: Source, suffix: str) -> SqlFeed:

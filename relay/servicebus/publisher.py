@@ -79,14 +79,14 @@ class ServiceBusPublisher:
         from relay.servicebus.senders import senders
 
         return cls(
-            senders(settings),
+            senders(settings.servicebus),
             message_of,
             AcceptedLedger(),
-            send_timeout_s=settings.send_timeout_s,
-            attempt_timeout_s=settings.attempt_timeout_s,
-            duplicate_window_s=settings.duplicate_window_s,
+            send_timeout_s=settings.servicebus.send_timeout_s,
+            attempt_timeout_s=settings.policy.attempt_timeout_s,
+            duplicate_window_s=settings.servicebus.duplicate_window_s,
             claims=_claims(settings, message_of),
-            named_by=settings.named_by,
+            named_by=settings.servicebus.named_by,
         )
 
     async def publish(
@@ -195,12 +195,12 @@ class ServiceBusPublisher:
 
 
 def _claims(settings: Settings, message_of: Contract) -> Claims | None:
-    if settings.claim_check is None:
+    if settings.policy.claim_check is None:
         return None
     from relay.large.blobs import Blobs
     from relay.large.claims import Claims
 
-    return Claims(Blobs(settings.claim_check), message_of)
+    return Claims(Blobs(settings.policy.claim_check), message_of)
 
 
 def _done(outcome: KeyOutcome) -> int:

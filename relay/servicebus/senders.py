@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Protocol
 
 from relay.config.clients import servicebus_client
-from relay.config.settings import Settings
+from relay.config.settings import ServiceBusSettings
 from relay.servicebus.pool import SenderPool
 from relay.servicebus.transfers import Sender
 
@@ -51,14 +51,14 @@ def differences() -> list[str]:
     return sdk.differences()
 
 
-def senders(settings: Settings) -> Senders:
+def senders(settings: ServiceBusSettings) -> Senders:
     """Return the senders that the settings ask for. They connect at the first send.
 
     If the pipelined sender was not tested with the installed SDK, they are the pool's.
     """
     # No retries within the SDK: it would send again on a link that it has opened on its own.
-    client = servicebus_client(settings.servicebus, retry_total=0)
-    topic = settings.servicebus_topic
+    client = servicebus_client(settings.connection, retry_total=0)
+    topic = settings.entity
     pool = SenderPool(client, topic, settings.senders or _POOLED)
     if not settings.pipelined:
         return pool

@@ -50,7 +50,7 @@ class Services:
 
     def unit_of_work(self) -> UnitOfWork:
         """Return a unit of work whose events only this test's relay publishes."""
-        return UnitOfWork(self.outbox, event_ttl=TTL_S, event_type=self.settings.event_type)
+        return UnitOfWork(self.outbox, event_ttl=TTL_S, event_type=self.settings.policy.event_type)
 
     async def commit(self, parcel: Parcel, *scans: ParcelScanned) -> None:
         """Commit events about a parcel in one batch, together with the parcel if it is new."""
@@ -77,7 +77,7 @@ class Services:
 
     async def events(self, key: str) -> list[dict[str, Any]]:
         """Return only the events of it."""
-        return [item for item in await self.changes(key) if item["type"] == self.settings.event_type]
+        return [item for item in await self.changes(key) if item["type"] == self.settings.policy.event_type]
 
     async def quarantined(self, key: str) -> list[dict[str, Any]]:
         """Wait for quarantine records of a partition key and return them. Raises TimeoutError."""
@@ -131,8 +131,8 @@ class Services:
     async def sender(self) -> AsyncIterator[ServiceBusSender]:
         """A sender to the topic, on its own connection."""
         async with (
-            servicebus_client(self.settings.servicebus) as client,
-            client.get_topic_sender(self.settings.servicebus_topic) as sender,
+            servicebus_client(self.settings.servicebus.connection) as client,
+            client.get_topic_sender(self.settings.servicebus.entity) as sender,
         ):
             yield sender
 
@@ -147,13 +147,13 @@ class Services:
 @asynccontextmanager
 async def open_services(settings: Settings, subscription: str) -> AsyncIterator[Services]:
     """Connect, and remove the test's documents afterwards."""
-    async with cosmos_client(settings.cosmos) as client:
-        database = client.get_database_client(settings.cosmos_database)
+    async with cosmos_client(settings.in_cosmos.connection) as client:
+        database = client.get_database_client(settings.in_cosmos.database)
         services = Services(
             settings,
             subscription,
-            database.get_container_client(settings.cosmos_container),
-            database.get_container_client(settings.cosmos_quarantine_container),
+            database.get_container_client(settings.in_cosmos.container),
+            database.get_container_client(settings.in_cosmos.quarantine_container),
         )
         try:
             yield services

@@ -71,7 +71,7 @@ async def test_a_message_follows_the_contract(services: Services, make_relay: Re
     assert (message.message_id, message.session_id, message.partition_key) == (event["id"], key, key)
     assert (message.subject, message.content_type) == ("ParcelAccepted", "application/json")
     assert properties(message) == {
-        "type": services.settings.event_type,
+        "type": services.settings.policy.event_type,
         "cosmosTimestamp": event["_ts"],
         "createdAt": event["data"]["createdAt"],
         "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
@@ -165,7 +165,7 @@ async def test_a_malformed_event_is_quarantined_unchanged_and_once(
     key = services.new_key()
     parcel = Parcel("Kraków", partition_key=key)
     await services.commit(parcel)
-    malformed = {"id": f"{key}-malformed", "partitionKey": key, "type": services.settings.event_type}
+    malformed = {"id": f"{key}-malformed", "partitionKey": key, "type": services.settings.policy.event_type}
     await services.outbox.create_item({**malformed, "data": data, "ttl": TTL_S})
     await services.commit(parcel, ParcelScanned(1))
     events = await services.events(key)

@@ -59,7 +59,7 @@ class NamespaceOnEmulator(ServiceBus):
         return await read_servicebus(self._settings, self._administration)
 
     def without_topic(self) -> None:
-        self._settings = replace(self._settings, servicebus_topic="nowhere")
+        self._settings = replace(self._settings, servicebus=replace(self._settings.servicebus, entity="nowhere"))
 
 
 @pytest.fixture(params=["in memory", "Service Bus emulator"])

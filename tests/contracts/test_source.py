@@ -105,7 +105,7 @@ class OnPostgres(Harness):
 
 class OnEmulator(Harness):
     def __init__(self, settings: Settings, trigger: TriggerLeases, server: CosmosServer) -> None:
-        self._containers = Containers(settings)
+        self._containers = Containers(settings.in_cosmos)
         self.source = CosmosSource(settings.selection, self._containers)
         self._trigger = trigger
         self._server = server

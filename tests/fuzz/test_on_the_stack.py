@@ -64,7 +64,7 @@ class Services:
                 "SERVICEBUS": self._servicebus.connection_string,
             }
         )
-        self._pool = SenderPool(servicebus_client(self._settings.servicebus), TOPIC, 4)
+        self._pool = SenderPool(servicebus_client(self._settings.servicebus.connection), TOPIC, 4)
 
     async def stop(self) -> None:
         """Close everything."""
@@ -77,13 +77,15 @@ class Services:
         self._servicebus.broker.namespace.clear()
         name = next(self._names)
         provision(self._cosmos.account, [ContainerSpec.parse(f"{DATABASE}/{name}:/partitionKey")])
-        settings = replace(self._settings, cosmos_quarantine_container=name)
+        outbox = replace(self._settings.in_cosmos, quarantine_container=name)
         publisher = ServiceBusPublisher(
             self._pool, messages.plain, AcceptedLedger(), send_timeout_s=10, attempt_timeout_s=60
         )
-        quarantine = StoredQuarantine(CosmosItems(Containers(settings)))
+        quarantine = StoredQuarantine(CosmosItems(Containers(outbox)))
         try:
-            relay = Relay(NeverCheckpointed(settings.selection), publisher, quarantine, duplicate_window_s=600)
+            relay = Relay(
+                NeverCheckpointed(self._settings.selection), publisher, quarantine, duplicate_window_s=600
+            )
             outcome = await relay.handle(ChangeBatch(text), "fuzz", LASTING)
         finally:
             await quarantine.close()

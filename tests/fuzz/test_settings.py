@@ -96,11 +96,10 @@ def test_an_environment_gives_settings_or_an_error_that_names_what_is_wrong_and_
             assert problem.startswith(("COSMOS", "SERVICEBUS", "RELAY_"))
             assert problem in str(found)
     else:
-        assert 1 <= found.max_items <= 100_000
-        assert found.senders is None or 1 <= found.senders <= 256
-        assert 0 < found.send_timeout_s <= 3600
-        for connection in (found.cosmos, found.servicebus):
-            assert connection is not None
+        assert 1 <= found.policy.max_items <= 100_000
+        assert found.servicebus.senders is None or 1 <= found.servicebus.senders <= 256
+        assert 0 < found.servicebus.send_timeout_s <= 3600
+        for connection in (found.in_cosmos.connection, found.servicebus.connection):
             assert (connection.connection_string is None) != (connection.address is None)
 
 

@@ -70,8 +70,8 @@ def test_the_relay_understands_every_setting_and_no_password_is_among_them(envir
     assert settings.sql is not None
     assert needs_token(settings.sql.connection_string)
     # The identity is the pod's, by workload identity.
-    assert settings.servicebus.identity is not None
-    assert not settings.servicebus.identity.managed
+    assert settings.servicebus.connection.identity is not None
+    assert not settings.servicebus.connection.identity.managed
 
 
 def test_there_is_no_secret(objects: dict[str, Any]) -> None:

@@ -452,7 +452,7 @@ def test_the_acceptance_tests_run_on_the_emulators_with_valid_settings() -> None
     assert target.subscription in entities_subscriptions()
     settings = Settings.from_environment(target.environment)
     # The official emulator takes ten connections.
-    assert settings.pipelined or settings.senders in range(1, 10)
+    assert settings.servicebus.pipelined or settings.servicebus.senders in range(1, 10)
     assert lacking(target.environment) < FEATURES.keys()
 
 

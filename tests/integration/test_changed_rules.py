@@ -185,7 +185,7 @@ async def test_a_move_in_one_step_loses_nothing_of_a_container(
         finally:
             await host.stop()
 
-    containers = Containers(Settings.from_environment(environment))
+    containers = Containers(Settings.from_environment(environment).in_cosmos)
     store = CosmosTimelines(containers, "data", "leases")
     try:
         await set_status(servicebus.admin_port, TOPIC, "SendDisabled")

@@ -54,15 +54,15 @@ def relay_remembering(capacity: int, servicebus: ServiceBusServer) -> CosmosRela
             "SERVICEBUS": servicebus.connection_string,
         }
     )
-    pool = SenderPool(servicebus_client(settings.servicebus), settings.servicebus_topic, 16)
+    pool = SenderPool(servicebus_client(settings.servicebus.connection), settings.servicebus.entity, 16)
     publisher = ServiceBusPublisher(
         pool,
         messages.plain,
         AcceptedLedger(capacity),
-        send_timeout_s=settings.send_timeout_s,
-        attempt_timeout_s=settings.attempt_timeout_s,
+        send_timeout_s=settings.servicebus.send_timeout_s,
+        attempt_timeout_s=settings.policy.attempt_timeout_s,
     )
-    containers = Containers(settings)
+    containers = Containers(settings.in_cosmos)
     source = NothingPassed(settings.selection, containers)
     return Relay(source, publisher, NoHolds(CosmosItems(containers)), duplicate_window_s=604_800)
 

@@ -36,7 +36,7 @@ def committed(documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 async def park(environment: dict[str, str], documents: list[dict[str, Any]]) -> None:
     """Quarantine documents of one key as the app does where poison parks its key."""
-    quarantine = StoredQuarantine(CosmosItems(Containers(Settings.from_environment(environment))))
+    quarantine = StoredQuarantine(CosmosItems(Containers(Settings.from_environment(environment).in_cosmos)))
     poison, *others = documents
     items = rejected(Reason.MESSAGE_REFUSED, poison)
     items += rejected(Reason.KEY_PARKED, *others, first=1)

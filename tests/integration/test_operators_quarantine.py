@@ -35,7 +35,7 @@ async def put(
     environment: dict[str, str], *documents: dict[str, Any], reason: Reason = Reason.MESSAGE_REFUSED
 ) -> None:
     """Quarantine documents, as the app does, in this order."""
-    quarantine = StoredQuarantine(CosmosItems(Containers(Settings.from_environment(environment))))
+    quarantine = StoredQuarantine(CosmosItems(Containers(Settings.from_environment(environment).in_cosmos)))
     await quarantine.store(rejected(reason, *documents), "i1")
     await quarantine.close()
 

@@ -276,7 +276,7 @@ async def test_another_sdk_gets_the_pool_and_a_warning_that_names_the_difference
 ) -> None:
     with monkeypatch.context() as changed:
         DIFFERENCES[named](changed)
-        chosen = senders(settings)
+        chosen = senders(settings.servicebus)
     closing.append(chosen)
 
     assert type(chosen) is SenderPool
@@ -294,7 +294,7 @@ async def test_what_shows_only_in_an_open_connection_leads_to_the_pool_too(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    chosen = senders(settings)
+    chosen = senders(settings.servicebus)
     closing.append(chosen)
     assert type(chosen) is not SenderPool
     original: Any = SendClientAsync.auth_complete_async
@@ -326,7 +326,7 @@ async def test_the_sdk_that_was_tested_gets_the_pipelined_sender(
     closing: list[Senders],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    chosen = senders(settings)
+    chosen = senders(settings.servicebus)
     closing.append(chosen)
 
     await publish(chosen, servicebus)

@@ -149,7 +149,7 @@ async def test_events_whose_cause_is_gone_are_released(
     for identifier in ("refused", "aside"):
         await refuse(servicebus.admin_port, identifier, CONTENT)
     relay = make_relay()
-    store = StoredQuarantine(CosmosItems(Containers(Settings.from_environment(environment))))
+    store = StoredQuarantine(CosmosItems(Containers(Settings.from_environment(environment).in_cosmos)))
     # As before an upgrade to Premium.
     await store.store(rejected(Reason.MESSAGE_TOO_LARGE, event("large", "b")), "i0")
     await store.close()

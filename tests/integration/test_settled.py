@@ -24,7 +24,7 @@ SERVICEBUS = "Endpoint=sb://n/;SharedAccessKeyName=k;SharedAccessKey=YQ=="
 @pytest.fixture
 async def source(cosmos: CosmosServer) -> AsyncIterator[CosmosSource]:
     settings = Settings.from_environment({"COSMOS": cosmos.connection_string, "SERVICEBUS": SERVICEBUS})
-    containers = Containers(settings)
+    containers = Containers(settings.in_cosmos)
     yield CosmosSource(settings.selection, containers)
     await containers.close()
 

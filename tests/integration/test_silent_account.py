@@ -56,7 +56,7 @@ async def containers(cosmos: CosmosServer) -> AsyncIterator[Containers]:
 
 def containers_at(connection_string: str) -> Containers:
     settings = Settings.from_environment({"COSMOS": connection_string, "SERVICEBUS": SERVICEBUS})
-    return Containers(settings, call_timeout_s=LIMIT_S)
+    return Containers(settings.in_cosmos, call_timeout_s=LIMIT_S)
 
 
 @contextlib.contextmanager

@@ -105,7 +105,9 @@ class Served:
         """Deliver what is in the feed of each stream to its relay."""
         for each in self.stack.streams:
             relay = CosmosBackend(each).relay
-            trigger = TriggerLeases(self.cosmos, outbox=each.cosmos_container, prefix=each.lease_prefix)
+            trigger = TriggerLeases(
+                self.cosmos, outbox=each.in_cosmos.container, prefix=each.in_cosmos.lease_prefix
+            )
 
             async def handle(page: list[dict[str, Any]], relay: Any = relay) -> None:
                 await relay.handle(page, "i1")

@@ -45,7 +45,8 @@ def _of_topic(name: str) -> Settings:
         "COSMOS__accountEndpoint": "https://a.documents.azure.com:443/",
         "SERVICEBUS__fullyQualifiedNamespace": "sbns-relay.servicebus.windows.net",
     }
-    return replace(Settings.from_environment(names), servicebus_topic=name)
+    settings = Settings.from_environment(names)
+    return replace(settings, servicebus=replace(settings.servicebus, entity=name))
 
 
 def _partition(**changes: Any) -> Partition:

@@ -101,7 +101,7 @@ async def on_emulator(_: pytest.FixtureRequest) -> AsyncIterator[Store]:
                 "SERVICEBUS": "Endpoint=sb://n/;SharedAccessKeyName=k;SharedAccessKey=YQ==",
             }
         )
-        items, others = CosmosItems(Containers(settings)), CosmosItems(Containers(settings))
+        items, others = CosmosItems(Containers(settings.in_cosmos)), CosmosItems(Containers(settings.in_cosmos))
 
         async def break_down() -> None:
             await server.__aexit__(None, None, None)

@@ -68,7 +68,9 @@ async def on_emulator(_: pytest.FixtureRequest) -> AsyncIterator[TimelineStore]:
                 "SERVICEBUS": "Endpoint=sb://n/;SharedAccessKeyName=k;SharedAccessKey=YQ==",
             }
         )
-        made = [CosmosTimelines(Containers(settings), each, "leases") for each in ("data", "data", "orders")]
+        made = [
+            CosmosTimelines(Containers(settings.in_cosmos), each, "leases") for each in ("data", "data", "orders")
+        ]
         one, other, elsewhere = made
 
         async def break_down() -> None:

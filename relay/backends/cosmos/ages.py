@@ -20,7 +20,7 @@ from relay.backends.cosmos.containers import Containers, explaining
 from relay.backends.cosmos.feed import BEGINNING, sdk_token
 from relay.backends.cosmos.leases import LeasePosition, Positions, read_positions
 from relay.backends.cosmos.overlaps import overlaps
-from relay.config.settings import Settings
+from relay.config.settings import CosmosSettings, Settings
 from relay.core.errors import first_line
 from relay.core.remedy import render
 from relay.routes.selection import DEFAULT
@@ -79,7 +79,8 @@ class LeaseWatch:
 
     def __init__(self, settings: Settings, ages: LeaseAges, rules: StreamRules | None = None) -> None:
         """`rules`: those of the stream in time, which are added here if no event comes that needs them."""
-        self._settings = settings
+        self._outbox = settings.in_cosmos
+        self._label = settings.label
         self._ages = ages
         self._rules = rules
         # Leases of several streams have the same tokens.
@@ -88,14 +89,14 @@ class LeaseWatch:
 
     async def look(self) -> None:
         """Look once. A failure is logged: the ages that were reported before then grow until a look succeeds."""
-        with working_for(self._settings.label):
+        with working_for(self._label):
             if self._rules is not None:
                 await self._rules.try_to_add()
             await self._look()
 
     async def _look(self) -> None:
         # One for each look: a connection that is idle for a minute may have been cut.
-        containers = Containers(self._settings)
+        containers = Containers(self._outbox)
         try:
             async with asyncio.timeout(_LOOK_TIMEOUT_S):
                 ages_s = await self._seen(containers)
@@ -104,8 +105,8 @@ class LeaseWatch:
             logger.warning(
                 "relay_age_unavailable: the leases in '%s' cannot be compared with the feed of '%s': %s Check "
                 "that the app may read both. It is tried again in a minute.",
-                self._settings.cosmos_lease_container,
-                self._settings.cosmos_container,
+                self._outbox.lease_container,
+                self._outbox.container,
                 first_line(error),
             )
         else:
@@ -115,9 +116,9 @@ class LeaseWatch:
 
     async def _seen(self, containers: Containers) -> dict[str, float]:
         async with containers.call() as call:
-            outbox = call.container(self._settings.cosmos_container)
-            leases = call.container(self._settings.cosmos_lease_container)
-            positions = await read_positions(leases, outbox, prefix=self._settings.lease_prefix, own_only=True)
+            outbox = call.container(self._outbox.container)
+            leases = call.container(self._outbox.lease_container)
+            positions = await read_positions(leases, outbox, prefix=self._outbox.lease_prefix, own_only=True)
             rid = str((await outbox.read())["_rid"])
             call.answered()
             ages_s: dict[str, float] = {}
@@ -134,7 +135,7 @@ class LeaseWatch:
 
     def _warn_of_overlaps(self, positions: Positions, feed_ranges: Sequence[Mapping[str, Any]]) -> None:
         """Log leases that overlap, once until they no longer do."""
-        subject = f"the lease container '{self._settings.cosmos_lease_container}'"
+        subject = f"the lease container '{self._outbox.lease_container}'"
         findings = overlaps(subject, positions, feed_ranges)
         if not self._overlapped:
             for finding in findings:
@@ -144,7 +145,7 @@ class LeaseWatch:
         self._overlapped = bool(findings)
 
 
-async def waiting_since(settings: Settings) -> int | None:
+async def waiting_since(settings: CosmosSettings) -> int | None:
     """Return when the first change was committed that a stream's leases have not passed; None if nothing waits.
 
     Raises ServiceError.
@@ -152,10 +153,10 @@ async def waiting_since(settings: Settings) -> int | None:
     containers = Containers(settings)
     found: list[int] = []
     try:
-        with explaining(settings.cosmos_lease_container):
+        with explaining(settings.lease_container):
             async with containers.call() as call:
-                outbox = call.container(settings.cosmos_container)
-                leases = call.container(settings.cosmos_lease_container)
+                outbox = call.container(settings.container)
+                leases = call.container(settings.lease_container)
                 positions = await read_positions(leases, outbox, prefix=settings.lease_prefix, own_only=True)
                 rid = str((await outbox.read())["_rid"])
                 async for feed_range in outbox.read_feed_ranges():

@@ -39,6 +39,7 @@ class CosmosBackend:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+        self.outbox = settings.in_cosmos
 
     @cached_property
     def relay(self) -> CosmosRelay:
@@ -46,7 +47,7 @@ class CosmosBackend:
 
         The first invocation creates it: it belongs to the worker's event loop.
         """
-        containers, selection = Containers(self.settings), self.settings.selection
+        containers, selection = Containers(self.outbox), self.settings.selection
         rules = assembly.rules_in_time(self.settings, lambda: self._timelines(containers))
         source = CosmosSource(selection, containers)
         if rules is not None:
@@ -77,13 +78,13 @@ class CosmosBackend:
         @app.cosmos_db_trigger(
             arg_name="documents",
             connection="COSMOS",
-            database_name=self.settings.cosmos_database,
-            container_name=self.settings.cosmos_container,
-            lease_container_name=self.settings.cosmos_lease_container,
-            lease_container_prefix=self.settings.lease_prefix or None,
+            database_name=self.outbox.database,
+            container_name=self.outbox.container,
+            lease_container_name=self.outbox.lease_container,
+            lease_container_prefix=self.outbox.lease_prefix or None,
             create_lease_container_if_not_exists=False,
-            max_items_per_invocation=self.settings.max_items,
-            feed_poll_delay=self.settings.poll_delay_ms,
+            max_items_per_invocation=self.settings.policy.max_items,
+            feed_poll_delay=self.settings.policy.poll_delay_ms,
             start_from_beginning=True,  # type: ignore[arg-type]  # the binding's is a boolean; the stub says time
         )
         @app.function_name(self.settings.function_name("relay"))
@@ -99,12 +100,12 @@ class CosmosBackend:
             await self.watch.look()
 
     def open_store(self) -> Items:
-        return CosmosItems(Containers(self.settings))
+        return CosmosItems(Containers(self.outbox))
 
     def open_timelines(self) -> Timelines:
-        return self._timelines(Containers(self.settings))
+        return self._timelines(Containers(self.outbox))
 
     def _timelines(self, containers: Containers) -> Timelines:
         from relay.backends.cosmos.timelines import CosmosTimelines
 
-        return CosmosTimelines(containers, self.settings.cosmos_container, self.settings.cosmos_lease_container)
+        return CosmosTimelines(containers, self.outbox.container, self.outbox.lease_container)

@@ -12,7 +12,7 @@ from azure.core.exceptions import AzureError
 
 from relay.backends.cosmos.leases import Positions, read_positions
 from relay.config.clients import cosmos_client
-from relay.config.settings import Settings
+from relay.config.settings import CosmosSettings
 from relay.core.errors import LeaseError, RelayError, ServiceError, first_line
 
 if TYPE_CHECKING:
@@ -50,9 +50,9 @@ class Call:
 class Containers:
     """Containers of a Cosmos DB account. Create one per process; it connects on first use."""
 
-    def __init__(self, settings: Settings, *, call_timeout_s: float = CALL_TIMEOUT_S) -> None:
+    def __init__(self, settings: CosmosSettings, *, call_timeout_s: float = CALL_TIMEOUT_S) -> None:
         """Create the containers; `call_timeout_s`: seconds after which a call without an answer is cut off."""
-        self.quarantine_name = settings.cosmos_quarantine_container
+        self.quarantine_name = settings.quarantine_container
         self._settings = settings
         self._call_timeout_s = call_timeout_s
         self._opening = asyncio.Lock()
@@ -67,7 +67,7 @@ class Containers:
         """Return the database; its requests have no limit. Raises AzureError or OSError."""
         async with self._limited():
             shared = await self._open()
-        return shared.client.get_database_client(self._settings.cosmos_database)
+        return shared.client.get_database_client(self._settings.database)
 
     @asynccontextmanager
     async def call(self) -> AsyncIterator[Call]:
@@ -82,7 +82,7 @@ class Containers:
             shared = await self._open()
             shared.calls += 1
             try:
-                database = shared.client.get_database_client(self._settings.cosmos_database)
+                database = shared.client.get_database_client(self._settings.database)
                 yield Call(database.get_container_client, lambda: limit.reschedule(self._ends()))
             except asyncio.CancelledError:
                 self._discard(shared)
@@ -97,15 +97,15 @@ class Containers:
         try:
             async with self.call() as call:
                 return await read_positions(
-                    call.container(settings.cosmos_lease_container),
-                    call.container(settings.cosmos_container),
+                    call.container(settings.lease_container),
+                    call.container(settings.container),
                     prefix=settings.lease_prefix,
                     own_only=True,
                 )
         except (AzureError, OSError) as error:
             raise LeaseError(
                 "old events must be compared with the leases, but the container "
-                f"'{settings.cosmos_lease_container}' could not be read: {first_line(error)} "
+                f"'{settings.lease_container}' could not be read: {first_line(error)} "
                 "Check that the app may read it and the outbox container."
             ) from error
 
@@ -119,7 +119,7 @@ class Containers:
     async def _open(self) -> _Shared:
         async with self._opening:
             if self._shared is None:
-                client = cosmos_client(self._settings.cosmos)
+                client = cosmos_client(self._settings.connection)
                 try:
                     await client.__aenter__()
                 except BaseException:

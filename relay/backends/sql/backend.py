@@ -52,8 +52,8 @@ class SqlBackend:
             self.relay,
             self._feed,
             self._database.connect,
-            page_size=min(self.settings.max_items, MAX_PAGE_SIZE),
-            poll_delay_s=self.settings.poll_delay_ms / 1000,
+            page_size=min(self.settings.policy.max_items, MAX_PAGE_SIZE),
+            poll_delay_s=self.settings.policy.poll_delay_ms / 1000,
             rules=self._rules,
         )
 

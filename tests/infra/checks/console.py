@@ -103,15 +103,14 @@ def the_console_has_an_identity_of_its_own_that_reads(project: Project) -> None:
 def the_console_understands_its_settings(project: Project) -> None:
     environment = worker_settings(on_cosmos(project))
     settings = Settings.from_environment(environment)
-    assert settings.cosmos is not None
-    for connection in (settings.cosmos, settings.servicebus):
+    for connection in (settings.in_cosmos.connection, settings.servicebus.connection):
         assert connection.identity is not None
         assert connection.identity.managed
         assert connection.identity.client_id
     assert ConsoleSettings.from_environment(environment) == ConsoleSettings()
     topic = topic_address(environment["CONSOLE_TOPIC_URL"])
     assert topic.startswith("https://management.azure.com/subscriptions/")
-    assert topic.endswith(f"/namespaces/sbns-relay-x/topics/{settings.servicebus_topic}")
+    assert topic.endswith(f"/namespaces/sbns-relay-x/topics/{settings.servicebus.entity}")
 
     environment = worker_settings(on_sql(project))
     settings = Settings.from_environment(environment)

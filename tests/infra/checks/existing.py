@@ -77,8 +77,7 @@ def an_existing_account_is_used_and_not_changed(project: Project) -> None:
         assert each.id.split("/sqlRoleAssignments/")[0].endswith("/rg-data/providers/" + COSMOS + "/restored")
     assert "restored" not in monitored(deployment)
     settings = Settings.from_environment(app_settings(deployment))
-    assert settings.cosmos is not None
-    assert settings.cosmos.address == "https://restored.documents.azure.com:443/"
+    assert settings.in_cosmos.connection.address == "https://restored.documents.azure.com:443/"
 
 
 @check

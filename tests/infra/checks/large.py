@@ -79,7 +79,7 @@ def the_relay_writes_large_events_into_its_container(project: Project) -> None:
         assert settings["BLOBS__serviceUri"] == f"https://{account}.blob.core.windows.net/"
         assert settings["BLOBS__credential"] == "managedidentity"
         assert settings["BLOBS__clientId"] == settings["SERVICEBUS__clientId"]
-        stored = Settings.from_environment(settings).claim_check
+        stored = Settings.from_environment(settings).policy.claim_check
         assert stored is not None
         assert (stored.container, stored.connection.address) == ("big", settings["BLOBS__serviceUri"])
         # An operator's replay or release writes contents as well, and has no managed identity.

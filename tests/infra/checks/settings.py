@@ -82,11 +82,12 @@ def the_relay_understands_its_settings(deployment: Deployment) -> None:
     settings = Settings.from_environment(app_settings(deployment))
 
     assert settings.cosmos is not None
-    for connection in (settings.cosmos, settings.servicebus):
+    for connection in (settings.cosmos.connection, settings.servicebus.connection):
         assert connection.identity is not None
         assert (connection.identity.managed, connection.identity.client_id) == (True, client)
-    assert re.fullmatch(r"https://cosmos-relay-\w+\.documents\.azure\.com:443/", settings.cosmos.address or "")
-    assert re.fullmatch(r"sbns-relay-\w+\.servicebus\.windows\.net", settings.servicebus.address or "")
+    account = settings.cosmos.connection.address or ""
+    assert re.fullmatch(r"https://cosmos-relay-\w+\.documents\.azure\.com:443/", account)
+    assert re.fullmatch(r"sbns-relay-\w+\.servicebus\.windows\.net", settings.servicebus.connection.address or "")
 
 
 @check
@@ -104,7 +105,7 @@ def the_relays_duplicate_window_is_the_topics(project: Project) -> None:
     for deployment in (project.bare, *project.both, *others):
         window = parse_duration(deployment.one(TOPICS).at("properties.duplicateDetectionHistoryTimeWindow"))
         settings = Settings.from_environment(app_settings(deployment))
-        assert settings.duplicate_window_s == window.total_seconds()
+        assert settings.servicebus.duplicate_window_s == window.total_seconds()
 
 
 @check
@@ -112,7 +113,8 @@ def an_attempt_ends_before_the_host_would_end_it(project: Project) -> None:
     hours, minutes, seconds = (int(part) for part in project.json("host.json")["functionTimeout"].split(":"))
     for deployment in project.both:
         settings = Settings.from_environment(app_settings(deployment))
-        assert settings.send_timeout_s < settings.attempt_timeout_s < hours * 3600 + minutes * 60 + seconds
+        send_s, attempt_s = settings.servicebus.send_timeout_s, settings.policy.attempt_timeout_s
+        assert send_s < attempt_s < hours * 3600 + minutes * 60 + seconds
 
 
 RELAY: dict[str, Any] = {
@@ -133,10 +135,10 @@ RELAY: dict[str, Any] = {
 
 def assert_relay(settings: Settings) -> None:
     """The settings are those of `RELAY`."""
-    assert (settings.event_type, settings.max_items, settings.poll_delay_ms) == ("fact", 7, 70)
-    assert (settings.senders, settings.send_timeout_s, settings.cloudevents_source) == (9, 11, "/contacts")
-    assert (settings.attempt_timeout_s, settings.on_poison) == (99, "park")
-    assert settings.servicebus_topic == "t"
+    policy, servicebus = settings.policy, settings.servicebus
+    assert (policy.event_type, policy.max_items, policy.poll_delay_ms) == ("fact", 7, 70)
+    assert (policy.attempt_timeout_s, policy.on_poison, policy.cloudevents_source) == (99, "park", "/contacts")
+    assert (servicebus.entity, servicebus.senders, servicebus.send_timeout_s) == ("t", 9, 11)
 
 
 @check
@@ -151,8 +153,9 @@ def every_parameter_of_the_relay_reaches_its_setting(project: Project) -> None:
     settings = Settings.from_environment(app_settings(deployment))
 
     assert_relay(settings)
-    assert (settings.cosmos_database, settings.cosmos_container) == ("d", "c")
-    assert (settings.cosmos_lease_container, settings.cosmos_quarantine_container) == ("l", "q")
+    outbox = settings.in_cosmos
+    names = (outbox.database, outbox.container, outbox.lease_container, outbox.quarantine_container)
+    assert names == ("d", "c", "l", "q")
 
 
 @check_each

@@ -87,13 +87,13 @@ def the_worker_understands_its_settings(deployment: Deployment) -> None:
     assert settings.cosmos is None
     assert settings.sql is not None
     client = environment["SQL__clientId"]
-    for identity in (settings.sql.identity, settings.servicebus.identity):
+    for identity in (settings.sql.identity, settings.servicebus.connection.identity):
         assert identity is not None
         assert (identity.managed, identity.client_id) == (True, client)
-    assert re.fullmatch(r"sbns-relay-\w+\.servicebus\.windows\.net", settings.servicebus.address or "")
+    assert re.fullmatch(r"sbns-relay-\w+\.servicebus\.windows\.net", settings.servicebus.connection.address or "")
     # Its own retry, and the topic's window.
     window = parse_duration(deployment.one(TOPICS).at("properties.duplicateDetectionHistoryTimeWindow"))
-    assert settings.duplicate_window_s == window.total_seconds()
+    assert settings.servicebus.duplicate_window_s == window.total_seconds()
 
 
 @check_each_sql

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from infra.parameters import TARGET, parameters, written
+from relay.config.clients import Identity
 from relay.config.settings import Settings
 from relay.config.streams import read_streams
 from relay.core.times import parse_duration
@@ -113,9 +114,9 @@ def on_cosmos(project: Project, **given: Any) -> Deployment:
 
 def entity_of(deployment: Deployment, stream: Settings) -> Resource:
     """The topic or queue of a stream, in the namespace that its settings name."""
-    namespace = (stream.servicebus.address or "").removesuffix(".servicebus.windows.net")
-    of_kind = deployment.of(QUEUES if stream.servicebus_is_queue else TOPICS)
-    [entity] = [each for each in of_kind if each.name == f"{namespace}/{stream.servicebus_topic}"]
+    namespace = (stream.servicebus.connection.address or "").removesuffix(".servicebus.windows.net")
+    of_kind = deployment.of(QUEUES if stream.servicebus.is_queue else TOPICS)
+    [entity] = [each for each in of_kind if each.name == f"{namespace}/{stream.servicebus.entity}"]
     return entity
 
 
@@ -124,8 +125,8 @@ def check_destination(deployment: Deployment, stream: Settings, principal: str) 
     entity = entity_of(deployment, stream)
     assert entity.at("properties.requiresDuplicateDetection") is True
     window = parse_duration(entity.at("properties.duplicateDetectionHistoryTimeWindow"))
-    assert window == timedelta(seconds=stream.duplicate_window_s), stream.stream
-    if stream.servicebus_is_queue:
+    assert window == timedelta(seconds=stream.servicebus.duplicate_window_s), stream.stream
+    if stream.servicebus.is_queue:
         assert entity.at("properties.requiresSession") is True
         assert ("Azure Service Bus Data Receiver", entity.id) in azure_rights(deployment, "accountant")
     assert ("Azure Service Bus Data Sender", entity.id) in azure_rights(deployment, principal)
@@ -167,23 +168,22 @@ def every_stream_of_a_relay_file_has_its_containers_and_rights(project: Project)
     for stream in streams:
         assert stream.cosmos is not None
         used = {
-            "data": stream.cosmos_container,
-            "lease": stream.cosmos_lease_container,
-            "quarantine": stream.cosmos_quarantine_container,
+            "data": stream.in_cosmos.container,
+            "lease": stream.in_cosmos.lease_container,
+            "quarantine": stream.in_cosmos.quarantine_container,
         }
         for name in used.values():
-            assert f"{stream.cosmos_database}/{name}" in containers, f"{stream.stream}: {name}"
-            assert (principal, f"{account}/dbs/{stream.cosmos_database}/colls/{name}") in granted
-        database = f"{account}/dbs/{stream.cosmos_database}"
+            assert f"{stream.in_cosmos.database}/{name}" in containers, f"{stream.stream}: {name}"
+            assert (principal, f"{account}/dbs/{stream.in_cosmos.database}/colls/{name}") in granted
+        database = f"{account}/dbs/{stream.in_cosmos.database}"
         assert {(principal, database), ("operator", database), ("writer", database)} <= granted
         assert ("writer", f"{database}/colls/{used['data']}") in granted
         locked = {lock.scope for lock in deployment.of(LOCKS)}
         for kind in ("lease", "quarantine"):
-            assert containers[f"{stream.cosmos_database}/{used[kind]}"].id in locked, used[kind]
-        assert stream.servicebus.identity is not None
-        assert (stream.servicebus.identity.managed, stream.servicebus.identity.client_id) == (True, client)
+            assert containers[f"{stream.in_cosmos.database}/{used[kind]}"].id in locked, used[kind]
+        assert stream.servicebus.connection.identity == Identity(managed=True, client_id=client)
         check_destination(deployment, stream, principal)
-    quarantines = {stream.cosmos_quarantine_container for stream in streams}
+    quarantines = {stream.in_cosmos.quarantine_container for stream in streams}
     assert quarantines == {"quarantine", "quarantine-contacts", "aside-orders-billing", "aside-orders-contacts"}
     assert len(containers) == 2 + 2 + len(quarantines), "what no stream uses"
     # What is deployed twice is the same resource for Azure, in two deployments that would be in each other's way.
@@ -218,8 +218,9 @@ def an_operator_reaches_every_namespace(project: Project) -> None:
     _, by_operator = of_file(ON_COSMOS, deployment.outputs["settings"])
 
     for theirs, own in zip(by_app, by_operator, strict=True):
-        assert theirs.servicebus.address == own.servicebus.address
-        assert (own.stream, own.duplicate_window_s) == (theirs.stream, theirs.duplicate_window_s)
+        assert theirs.servicebus.connection.address == own.servicebus.connection.address
+        assert own.stream == theirs.stream
+        assert own.servicebus.duplicate_window_s == theirs.servicebus.duplicate_window_s
 
 
 @check
@@ -235,15 +236,15 @@ def the_console_reads_every_stream_of_a_relay_file(project: Project) -> None:
     rights = azure_rights(deployment, principal)
 
     assert sorted(stream.stream for stream in streams) == STREAMS
-    assert databases == {stream.cosmos_database for stream in streams} == {"outbox", "shop"}
+    assert databases == {stream.in_cosmos.database for stream in streams} == {"outbox", "shop"}
     for stream in streams:
         address = address_of(stream, environment) or ""
         scope = address.removeprefix("https://management.azure.com")
         assert ("Azure Service Bus Data Receiver", scope) in rights, stream.stream
-        namespace = (stream.servicebus.address or "").removesuffix(".servicebus.windows.net")
+        namespace = (stream.servicebus.connection.address or "").removesuffix(".servicebus.windows.net")
         assert f"/namespaces/{namespace}/" in scope
-        assert stream.servicebus.identity is not None
-        assert stream.servicebus.identity.client_id
+        assert stream.servicebus.connection.identity is not None
+        assert stream.servicebus.connection.identity.client_id
     assert len(rights) == 3, "domain-events, contacts, invoices"
     without = project.deploy_template("console.bicep", **{**given, **sample, "showSubscriptions": False})
     assert azure_rights(without, principal) == set()

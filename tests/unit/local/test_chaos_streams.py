@@ -44,7 +44,7 @@ def test_the_relay_is_told_what_the_campaign_expects(
     assert sorted(each.name for each in layout.streams) == sorted(streams)
     for stream in layout.streams:
         settings = streams[stream.name]
-        assert (settings.servicebus_topic, settings.servicebus_is_queue) == (
+        assert (settings.servicebus.entity, settings.servicebus.is_queue) == (
             stream.destination.entity,
             stream.destination.is_queue,
         )

@@ -39,7 +39,7 @@ async def test_the_page_shows_the_events_and_the_destination_that_the_rules_name
     topic = topic_of(stack, settings)
 
     assert settings.selection.types == ("order", "invoice")
-    assert (settings.servicebus_topic, topic.entity) == ("orders", "orders")
+    assert (settings.servicebus.entity, topic.entity) == ("orders", "orders")
     await topic.close()
 
 

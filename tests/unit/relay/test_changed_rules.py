@@ -160,7 +160,7 @@ def test_the_position_of_a_stream_that_is_in_no_file_is_found(tmp_path: Path) ->
     other = in_stream(settings, "mail")
 
     assert other.sql is not None
-    assert (other.stream, other.lease_prefix, other.sql.consumer) == ("mail", "mail.", "relay-mail")
+    assert (other.stream, other.sql.consumer) == ("mail", "relay-mail")
 
 
 # batches

@@ -190,7 +190,7 @@ async def test_a_topic_that_is_disabled_has_its_resource_group_in_the_remedy(
 
     assert found.remedy == (
         "Set its status to Active: az servicebus topic update --status Active --resource-group=g "
-        f"--namespace-name=n --name={settings.servicebus_topic}"
+        f"--namespace-name=n --name={settings.servicebus.entity}"
     )
 
 
@@ -222,7 +222,7 @@ def test_the_address_needs_an_identity() -> None:
     assert resource_manager(settings, {}) is None
     with pytest.raises(SettingsError, match="CONSOLE_TOPIC_URL needs SERVICEBUS__fullyQualifiedNamespace"):
         resource_manager(settings, {"CONSOLE_TOPIC_URL": f"https://management.azure.com{PATH}"})
-    other = replace(settings, servicebus_setting="ORDERS_BUS")
+    other = replace(settings, servicebus=replace(settings.servicebus, setting="ORDERS_BUS"))
     with pytest.raises(SettingsError, match="CONSOLE_ORDERS_BUS_URL needs ORDERS_BUS__fullyQualifiedNamespace"):
         resource_manager(other, {"CONSOLE_ORDERS_BUS_URL": f"https://management.azure.com{NAMESPACE}"})
 
@@ -230,10 +230,10 @@ def test_the_address_needs_an_identity() -> None:
 def test_each_stream_has_an_address_in_its_own_namespace() -> None:
     """The variable of SERVICEBUS is the address of one topic, with or without relay.toml."""
     default = Settings.from_environment(BY_IDENTITY)
-    contacts = replace(default, stream="contacts", several=True, servicebus_topic="contacts")
-    orders = replace(
-        contacts, servicebus_setting="ORDERS_BUS", servicebus_topic="in/new", servicebus_is_queue=True
-    )
+    topic = replace(default.servicebus, entity="contacts")
+    queue = replace(topic, setting="ORDERS_BUS", entity="in/new", is_queue=True)
+    contacts = replace(default, stream="contacts", several=True, servicebus=topic)
+    orders = replace(contacts, servicebus=queue)
     main = {"CONSOLE_TOPIC_URL": f"https://management.azure.com{PATH}"}
     other = NAMESPACE.replace("/resourceGroups/g/", "/resourceGroups/orders/")
     both = main | {"CONSOLE_ORDERS_BUS_URL": f"https://management.azure.com{other}"}

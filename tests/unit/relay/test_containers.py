@@ -39,7 +39,7 @@ class Account:
         self.open = 0
 
     def client(self, connection: Connection) -> Client:
-        assert connection == SETTINGS.cosmos
+        assert connection == SETTINGS.in_cosmos.connection
         self.open += 1
         return Client(self)
 
@@ -76,7 +76,7 @@ def account(monkeypatch: pytest.MonkeyPatch) -> Account:
 
 
 async def test_one_client_serves_all_that_ask_at_once(account: Account) -> None:
-    containers = Containers(SETTINGS)
+    containers = Containers(SETTINGS.in_cosmos)
     assert account.opened == 0
 
     found = await asyncio.gather(*(containers.open(name) for name in ("data", "leases", "data")))
@@ -86,7 +86,7 @@ async def test_one_client_serves_all_that_ask_at_once(account: Account) -> None:
 
 
 async def test_a_closed_one_is_opened_anew(account: Account) -> None:
-    containers = Containers(SETTINGS)
+    containers = Containers(SETTINGS.in_cosmos)
     await containers.close()
     await containers.open("data")
     await containers.close()
@@ -102,7 +102,7 @@ async def test_a_closed_one_is_opened_anew(account: Account) -> None:
 async def test_a_client_that_cannot_be_opened_is_closed_and_the_next_one_tried(
     account: Account, failure: BaseException
 ) -> None:
-    containers = Containers(SETTINGS)
+    containers = Containers(SETTINGS.in_cosmos)
     account.refuses = failure
     with pytest.raises(type(failure)):
         await containers.open("data")
@@ -114,11 +114,11 @@ async def test_a_client_that_cannot_be_opened_is_closed_and_the_next_one_tried(
 
 
 async def test_positions_are_those_of_the_relays_own_leases(account: Account) -> None:
-    assert (await Containers(SETTINGS).positions()).leases == []
+    assert (await Containers(SETTINGS.in_cosmos).positions()).leases == []
 
     own = stored("127.0.0.1_db_coll..0", 5)
     account.containers["leases"] = Leases(own, stored("prefix127.0.0.1_db_coll..0", 2))
-    assert [lease.id for lease in (await Containers(SETTINGS).positions()).leases] == [own["id"]]
+    assert [lease.id for lease in (await Containers(SETTINGS.in_cosmos).positions()).leases] == [own["id"]]
 
 
 @pytest.mark.parametrize("failure", [ServiceRequestError("no route"), OSError("no route")])
@@ -128,7 +128,7 @@ async def test_positions_that_cannot_be_read_are_an_error_that_names_the_contain
     account.refuses = failure
 
     with pytest.raises(LeaseError, match=r"the container 'leases' could not be read: .*: no route") as raised:
-        await Containers(SETTINGS).positions()
+        await Containers(SETTINGS.in_cosmos).positions()
 
     assert raised.value.__cause__ is failure
 

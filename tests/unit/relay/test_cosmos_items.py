@@ -157,7 +157,7 @@ async def test_an_account_that_cannot_be_reached_is_an_error_of_the_store(monkey
     account = Account()
     account.refuses = refusal(404)
     monkeypatch.setattr("relay.backends.cosmos.containers.cosmos_client", account.client)
-    items = CosmosItems(Containers(SETTINGS))
+    items = CosmosItems(Containers(SETTINGS.in_cosmos))
 
     for request in REQUESTS.values():
         with pytest.raises(StoreError) as raised:
@@ -172,7 +172,7 @@ async def test_the_account_is_connected_once_and_only_when_it_is_needed(monkeypa
     account = Account()
     account.containers["quarantine"] = Container()
     monkeypatch.setattr("relay.backends.cosmos.containers.cosmos_client", account.client)
-    items = CosmosItems(Containers(SETTINGS))
+    items = CosmosItems(Containers(SETTINGS.in_cosmos))
     assert account.opened == 0
 
     for _ in range(2):
@@ -183,7 +183,7 @@ async def test_the_account_is_connected_once_and_only_when_it_is_needed(monkeypa
 
 
 async def test_a_store_without_a_connection_can_be_closed() -> None:
-    await CosmosItems(Containers(SETTINGS)).close()
+    await CosmosItems(Containers(SETTINGS.in_cosmos)).close()
 
 
 async def test_no_more_rows_are_read_than_are_asked_for() -> None:

@@ -12,6 +12,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from azure.servicebus.exceptions import MessagingEntityDisabledError
 
 from relay.backends.findings import Finding, Level
+from relay.config.clients import Connection
 from relay.config.settings import Settings
 from relay_operator.cli.servicebus_checks import (
     Requirements,
@@ -31,11 +32,11 @@ UPDATE = "--status Active --resource-group=GROUP --namespace-name=sbns-relay"
 
 def settings_of(host: str = "sbns-relay.servicebus.windows.net", **changes: Any) -> Settings:
     found = Settings.from_environment(COSMOS | {"SERVICEBUS__fullyQualifiedNamespace": host})
-    return replace(found, **changes)
+    return replace(found, servicebus=replace(found.servicebus, **changes))
 
 
-TOPIC = settings_of(servicebus_topic="domain-events")
-QUEUE = settings_of(servicebus_topic="orders", servicebus_is_queue=True)
+TOPIC = settings_of(entity="domain-events")
+QUEUE = settings_of(entity="orders", is_queue=True)
 OF_TOPIC = f"az servicebus topic update {UPDATE} --name=domain-events"
 OF_SUBSCRIPTION = f"az servicebus topic subscription update {UPDATE} --topic-name=domain-events --name=all"
 
@@ -46,9 +47,9 @@ OF_SUBSCRIPTION = f"az servicebus topic subscription update {UPDATE} --topic-nam
         (TOPIC, None, OF_TOPIC),
         (TOPIC, "all", OF_SUBSCRIPTION),
         (QUEUE, None, f"az servicebus queue update {UPDATE} --name=orders"),
-        (settings_of(servicebus_topic="a/b"), None, f"az servicebus topic update {UPDATE} '--name=a~b'"),
+        (settings_of(entity="a/b"), None, f"az servicebus topic update {UPDATE} '--name=a~b'"),
         (
-            settings_of("sbns-relay.servicebus.chinacloudapi.cn", servicebus_topic="domain-events"),
+            settings_of("sbns-relay.servicebus.chinacloudapi.cn", entity="domain-events"),
             None,
             OF_TOPIC,
         ),
@@ -62,7 +63,7 @@ def test_the_remedy_is_the_command_of_the_azure_cli(
 
 @pytest.mark.parametrize("host", ["127.0.0.1:5672", "localhost", "bus.example.org"])
 def test_what_is_not_in_azure_has_no_command(host: str) -> None:
-    settings = replace(TOPIC, servicebus=replace(TOPIC.servicebus, address=host))
+    settings = settings_of(connection=Connection(address=host))
 
     assert set_active(settings) == "Set its status to Active."
 
@@ -92,7 +93,7 @@ def test_a_command_that_may_not_receive_says_it() -> None:
 
 async def test_the_page_has_the_command_whole_to_copy() -> None:
     name = "t" * 100
-    found = Finding.error("the topic is Disabled", set_active(replace(TOPIC, servicebus_topic=name)))
+    found = Finding.error("the topic is Disabled", set_active(settings_of(entity=name)))
     view = InMemoryView(replace(busy(), obstacles=[found]))
     async with TestClient(TestServer(application(view, loopback))) as client:
         page = unescape(await (await client.get("/")).text())

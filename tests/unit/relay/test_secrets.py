@@ -187,7 +187,7 @@ def test_a_secret_in_the_file_is_an_error_that_does_not_show_it(sample: str, lin
 def test_a_secret_in_a_setting_of_the_console_is_an_error_that_does_not_show_it(sample: str) -> None:
     value, secret = SAMPLES[sample]
     settings = Settings.from_environment({"COSMOS": COSMOS, "SERVICEBUS": SERVICEBUS})
-    other = replace(settings, servicebus_setting="ORDERS_BUS")
+    other = replace(settings, servicebus=replace(settings.servicebus, setting="ORDERS_BUS"))
     address = f"https://relay:hidden@management.azure.com/{value}/{{trace_id}}"
     reads: list[tuple[str, Callable[[str], object]]] = [
         ("CONSOLE_SHOW_DATA", lambda text: ConsoleSettings.from_environment({"CONSOLE_SHOW_DATA": text})),
@@ -236,9 +236,9 @@ def test_what_is_accepted_the_clients_take(value: str, part: str) -> None:
     ):
         with suppress(SettingsError):
             accepted = Settings.from_environment({"COSMOS": cosmos, "SERVICEBUS": servicebus})
-            cosmos_client(accepted.cosmos)
-            servicebus_client(accepted.servicebus)
-            servicebus_administration_client(accepted.servicebus)
+            cosmos_client(accepted.in_cosmos.connection)
+            servicebus_client(accepted.servicebus.connection)
+            servicebus_administration_client(accepted.servicebus.connection)
 
 
 async def test_sound_values_are_in_no_record_of_the_sdks(caplog: pytest.LogCaptureFixture) -> None:
@@ -246,7 +246,7 @@ async def test_sound_values_are_in_no_record_of_the_sdks(caplog: pytest.LogCaptu
 
     # Commands that ran in this process have set a level of this logger.
     with caplog.at_level(logging.DEBUG), caplog.at_level(logging.DEBUG, logger="azure"):
-        cosmos = cosmos_client(sound.cosmos)
+        cosmos = cosmos_client(sound.in_cosmos.connection)
         with suppress(Exception):
             async with asyncio.timeout(2), cosmos:
                 await cosmos.get_database_client("d").read()
@@ -255,12 +255,15 @@ async def test_sound_values_are_in_no_record_of_the_sdks(caplog: pytest.LogCaptu
         with suppress(Exception):
             async with (
                 asyncio.timeout(2),
-                servicebus_client(sound.servicebus, retry_total=0) as client,
+                servicebus_client(sound.servicebus.connection, retry_total=0) as client,
                 client.get_topic_sender("t"),
             ):
                 pass
         with suppress(Exception):
-            async with asyncio.timeout(2), servicebus_administration_client(sound.servicebus) as administration:
+            async with (
+                asyncio.timeout(2),
+                servicebus_administration_client(sound.servicebus.connection) as administration,
+            ):
                 await administration.get_topic("t")
 
     assert "127.0.0.1" in caplog.text

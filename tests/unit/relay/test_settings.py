@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,8 @@ from outbox_emulators.functions.errors import HostError
 from outbox_emulators.functions.host_json import HostConfiguration
 from outbox_emulators.servicebus.entities import Entities, EntitiesError
 from relay.config.clients import Connection, Identity
-from relay.config.settings import ATTEMPT_MARGIN_S, ClaimCheck, OnPoison, Settings, SqlFeed, function_timeout_s
+from relay.config.host_file import function_timeout_s
+from relay.config.settings import ATTEMPT_MARGIN_S, ClaimCheck, CosmosSettings, OnPoison, Settings, SqlFeed
 from relay.core.errors import SettingsError, UsageError
 from relay_operator.cli.arguments import with_files
 
@@ -32,13 +34,13 @@ def problems_of(environment: dict[str, str]) -> list[str]:
 def test_two_connections_are_enough_and_the_rest_has_defaults() -> None:
     settings = Settings.from_environment(LEAST)
 
-    assert settings.cosmos == Connection(connection_string=COSMOS)
-    assert (settings.cosmos_database, settings.cosmos_container) == ("outbox", "data")
-    assert (settings.cosmos_lease_container, settings.cosmos_quarantine_container) == ("leases", "quarantine")
-    assert settings.servicebus_topic == "domain-events"
-    assert settings.event_type == "domainEvent"
-    assert settings.send_timeout_s == 30
-    assert settings.cloudevents_source is None
+    assert settings.cosmos == CosmosSettings(
+        Connection(connection_string=COSMOS), "outbox", "data", "leases", "quarantine"
+    )
+    assert settings.servicebus.entity == "domain-events"
+    assert settings.policy.event_type == "domainEvent"
+    assert settings.servicebus.send_timeout_s == 30
+    assert settings.policy.cloudevents_source is None
 
 
 def test_identities_are_taken_by_the_hosts_own_convention() -> None:
@@ -51,10 +53,9 @@ def test_identities_are_taken_by_the_hosts_own_convention() -> None:
         }
     )
 
-    assert settings.cosmos is not None
-    assert settings.cosmos.identity == Identity(managed=True, client_id="0000-1111")
-    assert settings.servicebus.address == "n.servicebus.windows.net"
-    assert settings.servicebus.identity == Identity(managed=False, client_id=None)
+    assert settings.in_cosmos.connection.identity == Identity(managed=True, client_id="0000-1111")
+    assert settings.servicebus.connection.address == "n.servicebus.windows.net"
+    assert settings.servicebus.connection.identity == Identity(managed=False, client_id=None)
 
 
 def test_one_error_names_every_setting_that_is_wrong() -> None:
@@ -111,7 +112,7 @@ def test_cloudevents_need_a_source() -> None:
     assert "RELAY_CLOUDEVENTS_SOURCE" in problems_of(LEAST | {"RELAY_MESSAGE_FORMAT": "cloudevents"})[0]
 
     chosen = LEAST | {"RELAY_MESSAGE_FORMAT": "cloudevents", "RELAY_CLOUDEVENTS_SOURCE": "/contacts"}
-    assert Settings.from_environment(chosen).cloudevents_source == "/contacts"
+    assert Settings.from_environment(chosen).policy.cloudevents_source == "/contacts"
 
 
 def test_a_foreign_name_that_only_shares_the_prefix_is_left_alone() -> None:
@@ -127,18 +128,18 @@ def test_the_sample_settings_are_accepted() -> None:
 @pytest.mark.parametrize(
     ("name", "least", "most", "step", "attribute"),
     [
-        ("RELAY_MAX_ITEMS", 1, 100_000, 1, "max_items"),
-        ("RELAY_POLL_DELAY_MS", 1, 3_600_000, 1, "poll_delay_ms"),
-        ("RELAY_SENDERS", 1, 256, 1, "senders"),
-        ("RELAY_DUPLICATE_WINDOW_S", 20, 604_800, 0.5, "duplicate_window_s"),
-        ("RELAY_ATTEMPT_TIMEOUT_S", 60, 3600, 0.5, "attempt_timeout_s"),
+        ("RELAY_MAX_ITEMS", 1, 100_000, 1, "policy.max_items"),
+        ("RELAY_POLL_DELAY_MS", 1, 3_600_000, 1, "policy.poll_delay_ms"),
+        ("RELAY_SENDERS", 1, 256, 1, "servicebus.senders"),
+        ("RELAY_DUPLICATE_WINDOW_S", 20, 604_800, 0.5, "servicebus.duplicate_window_s"),
+        ("RELAY_ATTEMPT_TIMEOUT_S", 60, 3600, 0.5, "policy.attempt_timeout_s"),
     ],
 )
 def test_a_number_is_taken_from_its_least_to_its_most_and_none_beyond(
     name: str, least: float, most: float, step: float, attribute: str
 ) -> None:
     for value in (least, most):
-        assert getattr(Settings.from_environment(LEAST | {name: str(value)}), attribute) == value
+        assert attrgetter(attribute)(Settings.from_environment(LEAST | {name: str(value)})) == value
     beyond = [most + step] if name == "RELAY_ATTEMPT_TIMEOUT_S" else [least - step, most + step]
     for value in beyond:
         (problem,) = problems_of(LEAST | {name: str(value)})
@@ -146,7 +147,7 @@ def test_a_number_is_taken_from_its_least_to_its_most_and_none_beyond(
 
 
 def test_a_number_of_seconds_may_be_a_millisecond_and_not_less() -> None:
-    assert Settings.from_environment(LEAST | {"RELAY_SEND_TIMEOUT_S": "0.001"}).send_timeout_s == 0.001
+    assert Settings.from_environment(LEAST | {"RELAY_SEND_TIMEOUT_S": "0.001"}).servicebus.send_timeout_s == 0.001
     for value in ("0", "0.0009", "-1", "inf", "nan", "soon"):
         assert problems_of(LEAST | {"RELAY_SEND_TIMEOUT_S": value}) == [
             f"RELAY_SEND_TIMEOUT_S is '{value}': set a number of seconds from 0.001 to 3600"
@@ -162,9 +163,10 @@ def test_what_is_no_whole_number_is_refused_with_its_bounds() -> None:
 def test_the_numbers_have_the_documented_defaults() -> None:
     settings = Settings.from_environment(LEAST)
 
-    assert (settings.max_items, settings.poll_delay_ms, settings.senders) == (1000, 500, None)
-    assert (settings.send_timeout_s, settings.attempt_timeout_s) == (30, 480)
-    assert (settings.duplicate_window_s, settings.on_poison) == (600, OnPoison.SKIP)
+    assert (settings.policy.max_items, settings.policy.poll_delay_ms) == (1000, 500)
+    assert settings.servicebus.senders is None
+    assert (settings.servicebus.send_timeout_s, settings.policy.attempt_timeout_s) == (30, 480)
+    assert (settings.servicebus.duplicate_window_s, settings.policy.on_poison) == (600, OnPoison.SKIP)
 
 
 def test_a_send_may_take_half_an_attempt_and_no_more() -> None:
@@ -184,7 +186,7 @@ def test_an_attempt_ends_a_minute_before_the_host_would_end_the_process() -> Non
 
 @pytest.mark.parametrize("policy", ["skip", "park", "block"])
 def test_what_follows_a_poisoned_event_is_one_of_three(policy: str) -> None:
-    assert Settings.from_environment(LEAST | {"RELAY_ON_POISON": policy}).on_poison == policy
+    assert Settings.from_environment(LEAST | {"RELAY_ON_POISON": policy}).policy.on_poison == policy
 
 
 def test_another_policy_is_refused() -> None:
@@ -204,7 +206,7 @@ def test_a_source_of_cloudevents_is_one_word(source: str) -> None:
 def test_a_source_without_cloudevents_has_no_effect() -> None:
     for chosen in ({}, {"RELAY_MESSAGE_FORMAT": "plain"}):
         settings = Settings.from_environment(LEAST | chosen | {"RELAY_CLOUDEVENTS_SOURCE": "/contacts"})
-        assert settings.cloudevents_source is None
+        assert settings.policy.cloudevents_source is None
 
 
 @pytest.mark.parametrize(
@@ -222,8 +224,7 @@ def test_the_account_is_an_address_of_http(address: str) -> None:
 def test_the_account_may_be_local(address: str) -> None:
     settings = Settings.from_environment({"COSMOS__accountEndpoint": address, "SERVICEBUS": SERVICEBUS})
 
-    assert settings.cosmos is not None
-    assert settings.cosmos.address == address
+    assert settings.in_cosmos.connection.address == address
 
 
 @pytest.mark.parametrize("address", ["namespace", "sb://n.servicebus.windows.net", "n.servicebus.windows.net/"])
@@ -447,7 +448,7 @@ def test_the_projects_own_leaves_room_for_an_attempt() -> None:
 
     assert timeout_s == 600
     settings = Settings.from_environment(connections, function_timeout_s=timeout_s)
-    assert settings.attempt_timeout_s + ATTEMPT_MARGIN_S < timeout_s
+    assert settings.policy.attempt_timeout_s + ATTEMPT_MARGIN_S < timeout_s
 
 
 BLOBS = "DefaultEndpointsProtocol=https;AccountName=a;AccountKey=c2VjcmV0a2V5;EndpointSuffix=core.windows.net"
@@ -455,12 +456,14 @@ CLAIM_CHECK = LEAST | {"RELAY_LARGE": "claim-check"}
 
 
 def test_large_events_are_quarantined_by_default_whatever_the_account() -> None:
-    assert Settings.from_environment(LEAST).claim_check is None
-    assert Settings.from_environment(LEAST | {"BLOBS": BLOBS, "RELAY_LARGE": "quarantine"}).claim_check is None
+    assert Settings.from_environment(LEAST).policy.claim_check is None
+    assert (
+        Settings.from_environment(LEAST | {"BLOBS": BLOBS, "RELAY_LARGE": "quarantine"}).policy.claim_check is None
+    )
 
 
 def test_large_events_go_to_a_container_by_a_connection_string_or_an_identity() -> None:
-    whole = Settings.from_environment(CLAIM_CHECK | {"BLOBS": BLOBS}).claim_check
+    whole = Settings.from_environment(CLAIM_CHECK | {"BLOBS": BLOBS}).policy.claim_check
     identity = Settings.from_environment(
         CLAIM_CHECK
         | {
@@ -469,7 +472,7 @@ def test_large_events_go_to_a_container_by_a_connection_string_or_an_identity() 
             "BLOBS__clientId": "0000-1111",
             "RELAY_BLOB_CONTAINER": "large",
         }
-    ).claim_check
+    ).policy.claim_check
 
     assert whole == ClaimCheck(Connection(connection_string=BLOBS), "large-events")
     assert identity == ClaimCheck(

@@ -236,7 +236,7 @@ async def test_the_option_and_the_variable_of_the_management_endpoint_are_of_one
     read: list[tuple[str, Any]] = []
 
     async def facts(settings: Any, administration: ManagementAddress) -> Any:
-        read.append((settings.servicebus_setting, administration))
+        read.append((settings.servicebus.setting, administration))
         return SimpleNamespace(topic=namespaces.topic, subscriptions=[], sending=262_144, largest_message=262_144)
 
     monkeypatch.setattr("relay_operator.cli.check.read_servicebus", facts)

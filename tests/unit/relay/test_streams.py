@@ -84,22 +84,24 @@ def test_each_stream_has_names_places_and_a_destination_of_its_own(tmp_path: Pat
 
     assert [each.stream for each in streams] == ["default", "audit", "orders", "orders-audit", "stock-audit"]
     assert [each.outbox for each in streams] == ["default", "default", "orders", "orders", "stock"]
-    assert [each.lease_prefix for each in streams] == ["", "audit.", "orders.", "orders-audit.", "stock-audit."]
+    prefixes = [each.cosmos.lease_prefix for each in streams if each.cosmos is not None]
+    assert prefixes == ["", "audit.", "orders.", "orders-audit."]
     default, audit, orders, _, stock = streams
     assert default.label == "default"
     assert (default.cosmos is None, default.sql is None) == (False, False)
-    assert (default.servicebus_topic, default.servicebus_is_queue) == ("domain-events", False)
-    assert (audit.servicebus_topic, audit.servicebus_is_queue) == ("audit-in", True)
-    assert (default.duplicate_window_s, audit.duplicate_window_s) == (600, 3600)
-    assert (default.servicebus.address, audit.servicebus.address) == (None, "orders.servicebus.windows.net")
-    assert audit.servicebus_setting == "ORDERS_BUS"
-    assert (orders.sql, orders.cosmos_database, orders.cosmos_container) == (None, "shop", "orders")
-    assert (orders.cosmos_lease_container, orders.cosmos_quarantine_container) == (
+    assert (default.servicebus.entity, default.servicebus.is_queue) == ("domain-events", False)
+    assert (audit.servicebus.entity, audit.servicebus.is_queue) == ("audit-in", True)
+    assert (default.servicebus.duplicate_window_s, audit.servicebus.duplicate_window_s) == (600, 3600)
+    addresses = (default.servicebus.connection.address, audit.servicebus.connection.address)
+    assert addresses == (None, "orders.servicebus.windows.net")
+    assert audit.servicebus.setting == "ORDERS_BUS"
+    assert (orders.sql, orders.in_cosmos.database, orders.in_cosmos.container) == (None, "shop", "orders")
+    assert (orders.in_cosmos.lease_container, orders.in_cosmos.quarantine_container) == (
         "order-leases",
         "quarantine-orders",
     )
     assert orders.selection.types == ("order", "offer")
-    assert orders.event_type == "order"
+    assert orders.policy.event_type == "order"
     assert stock.cosmos is None
     feeds = [each.feed for each in streams if each.feed is not None]
     assert [(each.feed, each.shards, each.consumer, each.quarantine_table) for each in feeds] == [
@@ -323,6 +325,13 @@ def test_each_namespace_of_a_destination_in_use_has_to_be_set(tmp_path: Path) ->
     # Then SERVICEBUS is not needed.
     environment = {"COSMOS": ENVIRONMENT["COSMOS"], "A_BUS": ENVIRONMENT["SERVICEBUS"], "A_BUS_ADMIN": "x"}
     assert [each.stream for each in read_streams(environment, app=tmp_path)] == ["a"]
+
+
+def test_what_is_wrong_with_the_file_and_with_the_environment_is_reported_together(tmp_path: Path) -> None:
+    """The file would name the namespaces, so it is not known whether SERVICEBUS has to be set."""
+    found = problems_of("routs = []", tmp_path, RELAY_MAX_ITEMS="0", SERVICEBUS="")
+
+    assert [each.partition(" ")[0] for each in found] == ["relay.toml:", "RELAY_MAX_ITEMS"]
 
 
 def test_the_file_is_beside_the_app() -> None:

@@ -25,7 +25,7 @@ class TheRelay:
 
     async def open(self) -> None:
         # As many keys as senders, so that each one of a pool is used and opens its link.
-        keys = self._settings.senders or SENDERS
+        keys = self._settings.servicebus.senders or SENDERS
         (documents,) = self._warm_up.invocations(Workload(keys=keys, per_key=1), 1)
         await self._relay.handle(documents, "warm-up")
 

@@ -30,12 +30,12 @@ def set_active(settings: Settings, subscription: str | None = None, group: str |
         subscription: The subscription's name; None for the topic or queue itself.
         group: The resource group of the namespace; None if it is not known.
     """
-    namespace, _, zone = settings.servicebus.host.partition(".")
+    namespace, _, zone = settings.servicebus.connection.host.partition(".")
     if not zone.startswith("servicebus."):
         return "Set its status to Active."
     # In Resource Manager, each / in the name of an entity is a ~.
-    entity = settings.servicebus_topic.replace("/", "~")
-    kind = "queue" if settings.servicebus_is_queue else "topic" if subscription is None else "topic subscription"
+    entity = settings.servicebus.entity.replace("/", "~")
+    kind = "queue" if settings.servicebus.is_queue else "topic" if subscription is None else "topic subscription"
     names = [("--name", entity)] if subscription is None else [("--topic-name", entity), ("--name", subscription)]
     command = Remedy(
         f"servicebus {kind} update",

@@ -178,7 +178,7 @@ def administration_of(
     settings: Settings, arguments: argparse.Namespace, environment: Mapping[str, str]
 ) -> ManagementAddress | None:
     """Return the address of a namespace's management endpoint, or None if the namespace's setting has it."""
-    return administration_address(arguments.servicebus_admin, environment, settings.servicebus_setting)
+    return administration_address(arguments.servicebus_admin, environment, settings.servicebus.setting)
 
 
 def each_outbox(settings: Settings) -> list[tuple[str | None, OperatorBackend]]:

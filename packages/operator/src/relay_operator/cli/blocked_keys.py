@@ -60,7 +60,7 @@ async def holdups(backend: OperatorBackend, largest: int | None) -> list[Finding
 async def _next_pages(backend: OperatorBackend) -> Sequence[NextPage]:
     outbox = backend.open_outbox()
     try:
-        return await outbox.next_pages(min(backend.settings.max_items, _PAGE))
+        return await outbox.next_pages(min(backend.settings.policy.max_items, _PAGE))
     finally:
         await outbox.close()
 
@@ -99,10 +99,10 @@ async def _parked_key(marker: Item, records: QuarantineAdmin) -> Finding:
 def _blocked(
     pages: Sequence[NextPage], holds: Holds, settings: Settings, largest: int | None
 ) -> Iterator[Finding]:
-    if settings.on_poison is not OnPoison.BLOCK:
+    if settings.policy.on_poison is not OnPoison.BLOCK:
         return
     for page in pages:
-        made = plan(page.received, settings.on_poison, holds, frozenset(), _never_accepted)
+        made = plan(page.received, settings.policy.on_poison, holds, frozenset(), _never_accepted)
         poison = [each.by for each in made.blocked.values()]
         poison += [each for events in made.to_publish.values() for each in _too_large(events, settings, largest)]
         for each in poison[:_NAMED_KEYS]:
@@ -125,7 +125,7 @@ def _never_accepted(_: Event) -> bool:
 
 def _too_large(events: Sequence[Event], settings: Settings, largest: int | None) -> Iterator[Rejected]:
     """Yield the first event of a key that the topic does not take, if there is one."""
-    message_of = messages.contract(settings.cloudevents_source, settings.selection.fields)
+    message_of = messages.contract(settings.policy.cloudevents_source, settings.selection.fields)
     if largest is None:
         return
     for event in events:

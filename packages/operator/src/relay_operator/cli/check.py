@@ -145,7 +145,7 @@ async def findings(
 
 
 def _destination(settings: Settings) -> tuple[str, str]:
-    return settings.servicebus_setting, settings.servicebus_topic
+    return settings.servicebus.setting, settings.servicebus.entity
 
 
 async def _read(settings: Settings, environment: Mapping[str, str], administration: str | None) -> ServiceBusFacts:
@@ -156,8 +156,8 @@ def _management(
     settings: Settings, environment: Mapping[str, str], administration: str | None
 ) -> ManagementAddress | None:
     """Return the address of the management endpoint; the option is about the namespace of SERVICEBUS."""
-    option = administration if settings.servicebus_setting == SERVICEBUS else None
-    return administration_address(option, environment, settings.servicebus_setting)
+    option = administration if settings.servicebus.setting == SERVICEBUS else None
+    return administration_address(option, environment, settings.servicebus.setting)
 
 
 async def _one_entity_twice(
@@ -169,7 +169,7 @@ async def _one_entity_twice(
     """
     alike: dict[tuple[str, str], list[Settings]] = {}
     for each in streams:
-        alike.setdefault((each.outbox, each.servicebus_topic.lower()), []).append(each)
+        alike.setdefault((each.outbox, each.servicebus.entity.lower()), []).append(each)
     found = []
     for several in (each for each in alike.values() if len(each) > 1):
         first: dict[tuple[str, datetime], Settings] = {}
@@ -182,8 +182,9 @@ async def _one_entity_twice(
                 found.append(
                     Finding.error(
                         f"the streams {other.stream} and {each.stream} send events of the outbox {each.outbox} to "
-                        f"{each.destination} of one namespace, {namespace[0]!r}: {other.servicebus_setting} and "
-                        f"{each.servicebus_setting} are two names of it, so the order within a key is lost",
+                        f"{each.servicebus.destination} of one namespace, {namespace[0]!r}: "
+                        f"{other.servicebus.setting} and {each.servicebus.setting} are two names of it, so the "
+                        "order within a key is lost",
                         "Name it in both destinations of relay.toml as one: a route can lead to it only once.",
                     )
                 )
@@ -192,13 +193,13 @@ async def _one_entity_twice(
 
 async def _large(settings: Settings, facts: Sequence[ServiceBusFacts]) -> list[Finding]:
     """Return the findings about the storage of large events, which is one container for all streams."""
-    if settings.claim_check is None:
+    if settings.policy.claim_check is None:
         return []
     from relay_operator.large_check import check
 
     lives = [each.longest_life for each in facts]
     longest = None if None in lives else max(life for life in lives if life is not None)
-    return await check(settings.claim_check, longest)
+    return await check(settings.policy.claim_check, longest)
 
 
 async def _holdups(
@@ -208,7 +209,7 @@ async def _holdups(
     if any(finding.unavailable for finding in checked):
         return []
     # With claim-check, no size is too large.
-    unlimited = backend.settings.claim_check is not None
+    unlimited = backend.settings.policy.claim_check is not None
     found = await holdups(backend, None if unlimited else servicebus.largest_message)
     explained = any(finding.level in (Level.ERROR, Level.UNKNOWN) for finding in checked)
     return [finding for finding in found if not (explained and finding.level is Level.UNKNOWN)]
@@ -249,7 +250,7 @@ def settings_findings(error: SettingsError) -> list[Finding]:
 
 
 def _senders(settings: Settings) -> Finding:
-    if not settings.pipelined:
+    if not settings.servicebus.pipelined:
         return Finding(Level.OK, "events are sent by a pool of senders, as RELAY_PIPELINED is false")
     if found := differences():
         return Finding(

@@ -119,9 +119,9 @@ def _with_source(streams: list[Settings], source: str | None) -> list[Settings]:
 
 def _name_of(settings: Settings) -> str:
     """Return the name of the only stream that is shown, for the title."""
-    kind = "queue " if settings.servicebus_is_queue else ""
+    kind = "queue " if settings.servicebus.is_queue else ""
     of = "" if settings.label is None else f"{settings.stream} → "
-    return f"{of}{kind}{settings.servicebus_topic}"
+    return f"{of}{kind}{settings.servicebus.entity}"
 
 
 def stream_view(settings: Settings, backend: OperatorBackend, view: View, reader: Invocation) -> StreamView:
@@ -142,7 +142,7 @@ def stream_view(settings: Settings, backend: OperatorBackend, view: View, reader
         source=backend.name if len(settings.sources) > 1 else None,
         stream=settings.stream if settings.several else None,
     )
-    return StreamView(settings.stream, outbox, destination, view, PageCommands(by, settings.servicebus_is_queue))
+    return StreamView(settings.stream, outbox, destination, view, PageCommands(by, settings.servicebus.is_queue))
 
 
 def application_of_views(

@@ -136,8 +136,8 @@ async def subscriptions_of(
     """
     if given := named(settings, [*(f"{each}/0" for each in arguments.subscription), *names]):
         return given
-    if settings.servicebus_is_queue:
-        return [settings.servicebus_topic]
+    if settings.servicebus.is_queue:
+        return [settings.servicebus.entity]
     found = (await read_topic(settings, arguments, environment)).subscriptions
     if isinstance(found, Gap):
         raise cannot_list(settings, found)
@@ -150,15 +150,17 @@ def named(settings: Settings, names: Iterable[str]) -> list[str]:
     Raises UsageError for one that a queue cannot have.
     """
     found = sorted({each.rpartition("/")[0] for each in names})
-    queue = settings.servicebus_topic
-    if settings.servicebus_is_queue and found not in ([], [queue]):
-        raise UsageError(f"{settings.destination} has no subscriptions: its dead letters are named as {queue}/17")
+    queue = settings.servicebus.entity
+    if settings.servicebus.is_queue and found not in ([], [queue]):
+        raise UsageError(
+            f"{settings.servicebus.destination} has no subscriptions: its dead letters are named as {queue}/17"
+        )
     return found
 
 
 @asynccontextmanager
 async def opened(settings: Settings) -> AsyncIterator[ServiceBusClient]:
-    client = servicebus_client(settings.servicebus)
+    client = servicebus_client(settings.servicebus.connection)
     try:
         yield client
     finally:

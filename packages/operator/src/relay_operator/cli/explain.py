@@ -127,7 +127,7 @@ async def _explained(
             document: SourceDocument | None = outbox.document_of(stored)
         else:
             document = await outbox.current(arguments.key, arguments.event)
-        found = {"destination": settings.destination}
+        found = {"destination": settings.servicebus.destination}
         if document is None:
             return found | {"outcome": "missing"}
         if settings.rules is not None:
@@ -146,7 +146,7 @@ async def _explained(
         await outbox.close()
     if isinstance(event, Rejected):
         return found | {"outcome": "quarantine", "reason": str(event.reason), "detail": event.detail}
-    message = messages.contract(settings.cloudevents_source, selection.fields)(event)
+    message = messages.contract(settings.policy.cloudevents_source, selection.fields)(event)
     size = len(encoding.encode(message))
     large = {"large": _large(settings)} if size > STANDARD_BYTES else {}
     return found | {"outcome": "publish", "bytes": size, **large, "message": _shown(message)}
@@ -187,11 +187,11 @@ async def _said(records: QuarantineAdmin, partition_key: str, identifier: str) -
 
 def _large(settings: Settings) -> str:
     """Describe the handling of a message that is larger than its topic or queue takes."""
-    if settings.claim_check is None:
+    if settings.policy.claim_check is None:
         return f"it is set aside as {Reason.MESSAGE_TOO_LARGE}"
     return (
-        f"its body goes to the container {settings.claim_check.container!r}, and a message that names it takes "
-        "its place"
+        f"its body goes to the container {settings.policy.claim_check.container!r}, and a message that names it "
+        "takes its place"
     )
 
 

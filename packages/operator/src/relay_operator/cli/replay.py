@@ -202,9 +202,9 @@ async def _identity(
     return ReplayIdentity(
         chosen,
         as_new=arguments.as_new,
-        event_type=settings.event_type,
+        event_type=settings.policy.event_type,
         container=await outbox.identity(),
-        topic=f"{_namespace(settings.servicebus)}/{settings.servicebus_topic}",
+        topic=f"{_namespace(settings.servicebus.connection)}/{settings.servicebus.entity}",
         run=secrets.token_hex(4),
         started=int(time.time()),
         source=backend.name,

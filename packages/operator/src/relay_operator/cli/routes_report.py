@@ -32,7 +32,7 @@ def _rules(streams: Sequence[Settings]) -> Iterator[str]:
     selection = streams[0].selection
     if selection.types:
         yield f"documents of the type {selection.types_text} are events"
-    names = {each.selection.destination: each.destination.removeprefix("the ") for each in streams}
+    names = {each.selection.destination: each.servicebus.destination.removeprefix("the ") for each in streams}
     for route in selection.routes:
         yield f"{route.events} → {', '.join(names[each] for each in route.to if each in names)}"
     if selection.routes and all(route.when for route in selection.routes):
@@ -55,5 +55,5 @@ def _way(settings: Settings) -> str:
 
 def target_of(settings: Settings) -> str:
     """Describe the destination of a stream."""
-    namespace = "" if settings.servicebus_setting == SERVICEBUS else f" of {settings.servicebus_setting}"
-    return f"{settings.destination}{namespace}"
+    namespace = "" if settings.servicebus.setting == SERVICEBUS else f" of {settings.servicebus.setting}"
+    return f"{settings.servicebus.destination}{namespace}"

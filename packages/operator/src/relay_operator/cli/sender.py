@@ -224,19 +224,19 @@ async def ordered_sender(settings: Settings, *, with_original_id: bool = False) 
 @asynccontextmanager
 async def rehearsal(settings: Settings, *, with_original_id: bool = False) -> AsyncIterator[Rehearsal]:
     """A rehearsal of what `ordered_sender` would send."""
-    topic = senders(settings)
+    topic = senders(settings.servicebus)
     try:
         yield Rehearsal(
             topic,
             _contract(settings, with_original_id),
-            timeout_s=settings.send_timeout_s,
-            stores_large=settings.claim_check is not None,
-            named_by=settings.named_by,
+            timeout_s=settings.servicebus.send_timeout_s,
+            stores_large=settings.policy.claim_check is not None,
+            named_by=settings.servicebus.named_by,
         )
     finally:
         await topic.close()
 
 
 def _contract(settings: Settings, with_original_id: bool) -> Contract:
-    message_of = messages.contract(settings.cloudevents_source, settings.selection.fields)
+    message_of = messages.contract(settings.policy.cloudevents_source, settings.selection.fields)
     return messages.with_original_id(message_of) if with_original_id else message_of

@@ -107,13 +107,13 @@ async def read_servicebus(settings: Settings, administration: ManagementAddress 
     Raises:
         UsageError: `administration`, the address of that endpoint, is neither a URL nor a connection string.
     """
-    connection = administration_connection(settings.servicebus, administration)
-    name = settings.servicebus_topic
+    connection = administration_connection(settings.servicebus.connection, administration)
+    name = settings.servicebus.entity
 
     async def read_topic() -> TopicProperties | QueueProperties:
         async with servicebus_administration_client(connection) as client:
             try:
-                return await (client.get_queue(name) if settings.servicebus_is_queue else client.get_topic(name))
+                return await (client.get_queue(name) if settings.servicebus.is_queue else client.get_topic(name))
             except AttributeError as error:
                 # The service answers with what has that name, in which azure-servicebus (7.15.0) finds nothing.
                 raise _OtherKindError from error
@@ -126,10 +126,10 @@ async def read_servicebus(settings: Settings, administration: ManagementAddress 
     try:
         topic = await _request(read_topic, _administration_gap)
     except _OtherKindError:
-        topic = Gap(Why.OTHER_KIND, f"{name!r} is no {settings.named_by.kind}")
+        topic = Gap(Why.OTHER_KIND, f"{name!r} is no {settings.servicebus.named_by.kind}")
     if isinstance(topic, Gap):
         return ServiceBusFacts(topic, topic, sending)
-    if settings.servicebus_is_queue:
+    if settings.servicebus.is_queue:
         return ServiceBusFacts(topic, [], sending)
     return ServiceBusFacts(topic, await _request(read_subscriptions, _administration_gap), sending)
 
@@ -142,7 +142,7 @@ async def read_namespace(
     Raises:
         UsageError: The address of the administration endpoint is wrong.
     """
-    connection = administration_connection(settings.servicebus, administration)
+    connection = administration_connection(settings.servicebus.connection, administration)
 
     async def read() -> tuple[str, datetime] | None:
         async with servicebus_administration_client(connection) as client:
@@ -168,8 +168,8 @@ async def _request(request: Callable[[], Awaitable[T]], gap_of: Callable[[Except
 async def _open_link(settings: Settings) -> int:
     """Open a link to the topic, which requires the right to send, and send nothing."""
     async with (
-        servicebus_client(settings.servicebus) as client,
-        client.get_topic_sender(settings.servicebus_topic) as sender,
+        servicebus_client(settings.servicebus.connection) as client,
+        client.get_topic_sender(settings.servicebus.entity) as sender,
     ):
         return (await sender.create_message_batch()).max_size_in_bytes
 
@@ -200,11 +200,11 @@ def names_missing_entity(error: Exception) -> bool:
 def cannot_list(settings: Settings, gap: Gap) -> OperationError:
     """Return the error of a command that is given no subscription, and cannot list those of the topic."""
     if gap.why is Why.OTHER_KIND:
-        return UsageError(f"{gap.said}: {other_kind(settings.named_by)}")
+        return UsageError(f"{gap.said}: {other_kind(settings.servicebus.named_by)}")
     if gap.why is Why.MISSING:
-        correct = f"Create it, or correct {settings.servicebus_topic_setting}."
-        return UsageError(f"{settings.destination} does not exist. {correct}")
-    said = f"give --subscription NAME: the subscriptions of '{settings.servicebus_topic}' cannot be listed"
+        correct = f"Create it, or correct {settings.servicebus.entity_setting}."
+        return UsageError(f"{settings.servicebus.destination} does not exist. {correct}")
+    said = f"give --subscription NAME: the subscriptions of '{settings.servicebus.entity}' cannot be listed"
     if gap.why is Why.UNREACHABLE:
         return ServiceError(f"{said} ({gap.said})")
     return UsageError(f"{said} with these rights ({gap.said})")
@@ -245,7 +245,7 @@ def other_kind(named_by: DestinationSettings) -> str:
 
 
 def _link_gap(error: Exception, settings: Settings) -> Gap:
-    said = str(classify(error).naming(settings.named_by))
+    said = str(classify(error).naming(settings.servicebus.named_by))
     if names_missing_entity(error) or isinstance(error, MessagingEntityDisabledError):
         return Gap(Why.MISSING, said)
     if isinstance(error, ServiceBusAuthenticationError | ServiceBusAuthorizationError | ClientAuthenticationError):
@@ -256,7 +256,7 @@ def _link_gap(error: Exception, settings: Settings) -> Gap:
 def check_servicebus(facts: ServiceBusFacts, settings: Settings, required: Requirements) -> Iterator[Finding]:
     """Yield the findings about the link to the topic or queue, its properties, and the topic's subscriptions."""
     subject = _subject(settings)
-    yield _sending(subject, facts.sending, settings.servicebus_setting)
+    yield _sending(subject, facts.sending, settings.servicebus.setting)
     if isinstance(facts.topic, Gap):
         yield _unread(subject, facts.topic, settings, sendable=not isinstance(facts.sending, Gap))
         return
@@ -282,10 +282,10 @@ def check_servicebus(facts: ServiceBusFacts, settings: Settings, required: Requi
 
 
 def _subject(settings: Settings) -> str:
-    if settings.servicebus_is_queue:
-        return f"the queue '{settings.servicebus_topic}'"
-    is_named = settings.label is None and settings.servicebus_topic_setting == TOPIC
-    return f"{TOPIC if is_named else 'the topic'} '{settings.servicebus_topic}'"
+    if settings.servicebus.is_queue:
+        return f"the queue '{settings.servicebus.entity}'"
+    is_named = settings.label is None and settings.servicebus.entity_setting == TOPIC
+    return f"{TOPIC if is_named else 'the topic'} '{settings.servicebus.entity}'"
 
 
 def _sending(subject: str, sending: int | Gap, setting: str) -> Finding:
@@ -302,10 +302,10 @@ def _sending(subject: str, sending: int | Gap, setting: str) -> Finding:
 
 def _unread(subject: str, gap: Gap, settings: Settings, *, sendable: bool) -> Finding:
     unread = f"the properties of {subject} cannot be read"
-    kind = "queue" if settings.servicebus_is_queue else "topic"
-    admin = f"{settings.servicebus_setting}_ADMIN"
+    kind = "queue" if settings.servicebus.is_queue else "topic"
+    admin = f"{settings.servicebus.setting}_ADMIN"
     if gap.why is Why.OTHER_KIND:
-        remedy = other_kind(settings.named_by)
+        remedy = other_kind(settings.servicebus.named_by)
         return Finding.error(f"{subject} is no {kind}", f"{remedy[0].upper()}{remedy[1:]}.")
     if gap.why is Why.MISSING and sendable:
         return Finding(
@@ -314,7 +314,7 @@ def _unread(subject: str, gap: Gap, settings: Settings, *, sendable: bool) -> Fi
             f"Set {_option(settings)}{admin} to the management endpoint of this namespace.",
         )
     if gap.why is Why.MISSING:
-        remedy = f"Create the {kind}, or correct {settings.servicebus_topic_setting}."
+        remedy = f"Create the {kind}, or correct {settings.servicebus.entity_setting}."
         return Finding(Level.ERROR, f"{subject} does not exist", remedy)
     if gap.why is Why.FORBIDDEN:
         return Finding(
@@ -335,7 +335,7 @@ def _option(settings: Settings) -> str:
 
     The option is about one namespace.
     """
-    return "--servicebus-admin, or " if settings.servicebus_setting == SERVICEBUS else ""
+    return "--servicebus-admin, or " if settings.servicebus.setting == SERVICEBUS else ""
 
 
 def _not_reported(subject: str, question: str) -> Finding:
@@ -369,14 +369,14 @@ def _duplicate_detection(
         return Finding(
             Level.ERROR,
             f"{subject} does not detect duplicates: an event that is sent again is delivered again",
-            f"Create another {'queue' if settings.servicebus_is_queue else 'topic'} with duplicate detection. It "
+            f"Create another {'queue' if settings.servicebus.is_queue else 'topic'} with duplicate detection. It "
             "cannot be turned on later.",
         )
     window = _duration(topic.duplicate_detection_history_time_window)
     if window is None:
         return _not_reported(subject, "its duplicate detection window")
     detects = f"{subject} detects duplicates within {format_duration(window)}"
-    configured = timedelta(seconds=settings.duplicate_window_s)
+    configured = timedelta(seconds=settings.servicebus.duplicate_window_s)
     if window < minimum:
         return Finding(
             Level.ERROR,
@@ -405,7 +405,7 @@ def duplicate_window(facts: ServiceBusFacts, settings: Settings) -> timedelta | 
             return None
         if (window := _duration(facts.topic.duplicate_detection_history_time_window)) is not None:
             return window
-    return timedelta(seconds=settings.duplicate_window_s)
+    return timedelta(seconds=settings.servicebus.duplicate_window_s)
 
 
 def _partitioning(subject: str, partitioned: bool | None, largest_batch: int | Gap) -> Finding:

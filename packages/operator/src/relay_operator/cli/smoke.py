@@ -160,7 +160,7 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str], ter
     _check_options(arguments, settings)
     timeout_s, pause_s = arguments.timeout.total_seconds(), arguments.pause.total_seconds()
     administration = administration_of(settings, arguments, environment)
-    made = _taken(canary(settings.event_type, datetime.now(UTC), arguments.action), backend)
+    made = _taken(canary(settings.policy.event_type, datetime.now(UTC), arguments.action), backend)
     subscription = await choose(settings, arguments.subscription, administration)
     smoke = Smoke(subscription, timeout_s, made.document)
     key = smoke.document.fields["partitionKey"]
@@ -186,11 +186,11 @@ def _check_options(arguments: argparse.Namespace, settings: Settings) -> None:
         raise UsageError(f"--timeout: give a duration above zero, at most {format_duration(_LONGEST)}")
     if arguments.pause > _LONGEST:
         raise UsageError(f"--pause: give at most {format_duration(_LONGEST)}")
-    if arguments.oversized and settings.on_poison is OnPoison.BLOCK:
+    if arguments.oversized and settings.policy.on_poison is OnPoison.BLOCK:
         raise UsageError(
             "--oversized: with RELAY_ON_POISON 'block', the event would block the relay, not be quarantined"
         )
-    if arguments.oversized and settings.claim_check is not None:
+    if arguments.oversized and settings.policy.claim_check is not None:
         raise UsageError(
             "--oversized: with RELAY_LARGE 'claim-check', the event would be sent, not be quarantined"
         )
@@ -238,7 +238,7 @@ class SmokeTest:
             smoke.quarantined = found
         elif found is not None:
             smoke.latency_s = latency_s
-            smoke.differences = compare(smoke.document, found, self.backend.settings.cloudevents_source)
+            smoke.differences = compare(smoke.document, found, self.backend.settings.policy.cloudevents_source)
 
     async def _first_found(self, partition_key: str) -> ServiceBusReceivedMessage | RecordSummary | None:
         """Return the canary's message, or its quarantine record, which is removed.
@@ -292,7 +292,7 @@ class SmokeTest:
         document = {
             "id": canary_id(),
             "partitionKey": partition_key,
-            "type": self.backend.settings.event_type,
+            "type": self.backend.settings.policy.event_type,
             "ttl": TTL_S,
             "data": {"action": action, "createdAt": datetime.now(UTC).isoformat(), "text": text},
         }
@@ -359,7 +359,7 @@ def _canary_lines(smoke: Smoke, backend: OperatorBackend) -> list[str]:
 
 
 def _rules(smoke: Smoke, settings: Settings) -> list[str]:
-    if settings.servicebus_is_queue:
+    if settings.servicebus.is_queue:
         return []
     subject = smoke.document.action
     return [f"-> Check that the rules of '{smoke.subscription}' match an event with the subject {subject}."]
@@ -383,12 +383,12 @@ def _where_to_look(backend: OperatorBackend) -> list[str]:
         return [
             f"-> Check that {wording.runs}.",
             f"-> Check that it was deployed with this relay.toml, in which the stream {settings.stream!r} leads "
-            f"from {wording.settings} to {settings.destination}.",
+            f"from {wording.settings} to {settings.servicebus.destination}.",
         ]
     return [
         f"-> Check that {wording.runs}.",
-        f"-> Check that it has these settings: {wording.settings}, RELAY_EVENT_TYPE '{settings.event_type}', "
-        f"SERVICEBUS_TOPIC '{settings.servicebus_topic}'.",
+        f"-> Check that it has these settings: {wording.settings}, "
+        f"RELAY_EVENT_TYPE '{settings.policy.event_type}', SERVICEBUS_TOPIC '{settings.servicebus.entity}'.",
     ]
 
 

@@ -33,14 +33,14 @@ async def choose(settings: Settings, wanted: str | None, administration: Managem
         UsageError: None is wanted, and the topic has several or none, or they cannot be listed; or one of a queue.
         ServiceError: Service Bus cannot be reached.
     """
-    if settings.servicebus_is_queue:
+    if settings.servicebus.is_queue:
         if wanted is not None:
-            raise UsageError(f"--subscription: {settings.destination} has none: leave it out")
-        return settings.servicebus_topic
+            raise UsageError(f"--subscription: {settings.servicebus.destination} has none: leave it out")
+        return settings.servicebus.entity
     if wanted is not None:
         return wanted
     found = (await read_servicebus(settings, administration)).subscriptions
-    topic = settings.servicebus_topic
+    topic = settings.servicebus.entity
     if isinstance(found, Gap):
         raise cannot_list(settings, found)
     if len(found) != 1:
@@ -100,7 +100,7 @@ async def open_session(
         ServiceError: Service Bus cannot be reached, or refuses.
     """
     outlet = ReceivingEntity.of(settings, subscription)
-    async with servicebus_client(settings.servicebus) as client, AutoLockRenewer() as renewer:
+    async with servicebus_client(settings.servicebus.connection) as client, AutoLockRenewer() as renewer:
 
         async def lock() -> ServiceBusReceiver:
             # Without prefetch the SDK (7.15.0) releases what arrives between two calls.

@@ -68,7 +68,7 @@ def address_of(settings: Settings, environment: Mapping[str, str]) -> str | None
     Raises:
         SettingsError: The variable has no such address.
     """
-    variable = variable_of(settings.servicebus_setting)
+    variable = variable_of(settings.servicebus.setting)
     value = environment.get(variable, "").strip()
     if not value:
         return None
@@ -87,9 +87,9 @@ def address_of(settings: Settings, environment: Mapping[str, str]) -> str | None
                 "the namespace"
             ]
         )
-    kind = "queues" if settings.servicebus_is_queue else "topics"
+    kind = "queues" if settings.servicebus.is_queue else "topics"
     # There, each / in the name of an entity is a ~.
-    return f"{namespace}/{kind}/{quote(settings.servicebus_topic.replace('/', '~'), safe='')}"
+    return f"{namespace}/{kind}/{quote(settings.servicebus.entity.replace('/', '~'), safe='')}"
 
 
 class ResourceManager:
@@ -187,10 +187,10 @@ def resource_manager(settings: Settings, environment: Mapping[str, str]) -> Reso
     Raises:
         SettingsError: There is no identity, or the address is wrong.
     """
-    address, setting = address_of(settings, environment), settings.servicebus_setting
+    address, setting = address_of(settings, environment), settings.servicebus.setting
     if address is None:
         return None
-    identity = settings.servicebus.identity
+    identity = settings.servicebus.connection.identity
     if identity is None:
         raise SettingsError(
             [f"{variable_of(setting)} needs {setting}__fullyQualifiedNamespace: Azure asks for an identity"]

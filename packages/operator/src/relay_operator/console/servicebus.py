@@ -67,12 +67,12 @@ class ServiceBusTopic:
             SettingsError: CONSOLE_TOPIC_URL, CONSOLE_SHOW_DATA, or the variable of another namespace, is wrong.
         """
         self._settings = settings
-        self._topic = settings.servicebus_topic
-        self._connection = settings.servicebus
+        self._topic = settings.servicebus.entity
+        self._connection = settings.servicebus.connection
         self._administered = administration_connection(
-            settings.servicebus, administration_address(None, environment, settings.servicebus_setting)
+            settings.servicebus.connection, administration_address(None, environment, settings.servicebus.setting)
         )
-        setting = settings.servicebus_setting
+        setting = settings.servicebus.setting
         self._manage = (
             f"Check {setting}_ADMIN, if it is set, and that this identity may manage the namespace: the role "
             f"Azure Service Bus Data Owner, or a policy with Manage. With {variable_of(setting)}, Data Receiver "
@@ -100,7 +100,7 @@ class ServiceBusTopic:
         Makes two requests for each page of subscriptions, or one for the queue.
         """
         with self._explaining("its messages cannot be counted", self._manage):
-            if self._settings.servicebus_is_queue:
+            if self._settings.servicebus.is_queue:
                 queue = await self._managing().get_queue_runtime_properties(self._topic)
                 waiting, dead = queue.active_message_count or 0, queue.dead_letter_message_count or 0
                 return [Subscription(self._topic, waiting, dead)]
@@ -119,11 +119,11 @@ class ServiceBusTopic:
             with self._explaining("its status cannot be read", self._manage):
                 status = await self._status()
         remedy = set_active(self._settings, group=group)
-        finding = status_finding(self._settings.destination, status, Level.ERROR, remedy)
+        finding = status_finding(self._settings.servicebus.destination, status, Level.ERROR, remedy)
         return [] if finding.level is Level.OK else [finding]
 
     async def _status(self) -> object:
-        if self._settings.servicebus_is_queue:
+        if self._settings.servicebus.is_queue:
             return (await self._managing().get_queue(self._topic)).status
         return (await self._managing().get_topic(self._topic)).status
 
@@ -132,7 +132,7 @@ class ServiceBusTopic:
         async with self._turn:
             with self._explaining(
                 f"the dead letters of '{subscription}' cannot be peeked",
-                f"Check {self._settings.servicebus_setting}, and that this identity has the role "
+                f"Check {self._settings.servicebus.setting}, and that this identity has the role "
                 "Azure Service Bus Data Receiver.",
             ):
                 try:
@@ -197,7 +197,9 @@ class ServiceBusTopic:
         try:
             yield
         except (AzureError, OSError) as error:
-            raise ServiceError(f"{self._settings.destination}: {what}: {first_line(error)} {remedy}") from error
+            raise ServiceError(
+                f"{self._settings.servicebus.destination}: {what}: {first_line(error)} {remedy}"
+            ) from error
 
 
 def _shown(found: letter.DeadLetter) -> tuple[DeadLetter, Delivery]:

@@ -28,8 +28,8 @@ class ReceivingEntity:
     @classmethod
     def of(cls, settings: Settings, name: str) -> ReceivingEntity:
         """Return the outlet of this name: a subscription's, or that of the queue, which has its own name alone."""
-        subscription = None if settings.servicebus_is_queue else name
-        return cls(settings.servicebus_topic, subscription, settings.named_by)
+        subscription = None if settings.servicebus.is_queue else name
+        return cls(settings.servicebus.entity, subscription, settings.servicebus.named_by)
 
     @property
     def name(self) -> str:

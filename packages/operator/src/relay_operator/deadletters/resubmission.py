@@ -84,12 +84,12 @@ class Resubmission:
     def __init__(self, settings: Settings, subscriptions: Iterable[str], wait_s: float) -> None:
         """Create a resubmission; `wait_s`: time limit until a consumer releases a session, in seconds."""
         self._outlets = {name: ReceivingEntity.of(settings, name) for name in subscriptions}
-        self._named_by = settings.named_by
-        self._timeout_s = settings.send_timeout_s
+        self._named_by = settings.servicebus.named_by
+        self._timeout_s = settings.servicebus.send_timeout_s
         self._wait_s = wait_s
-        self._client = servicebus_client(settings.servicebus)
-        self._sending = servicebus_client(settings.servicebus, retry_total=0)
-        self._lane = Lane(self._sending, settings.servicebus_topic, lambda _: None, _OPEN_TIMEOUT_S)
+        self._client = servicebus_client(settings.servicebus.connection)
+        self._sending = servicebus_client(settings.servicebus.connection, retry_total=0)
+        self._lane = Lane(self._sending, settings.servicebus.entity, lambda _: None, _OPEN_TIMEOUT_S)
         self._queues = {name: DeadLetterQueue(self._client, each) for name, each in self._outlets.items()}
         self._stack = AsyncExitStack()
         self._free = asyncio.Semaphore(_KEYS)

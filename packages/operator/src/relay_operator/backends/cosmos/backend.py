@@ -21,13 +21,13 @@ class CosmosOperatorBackend(CosmosBackend):
 
     @property
     def wording(self) -> Wording:
-        settings = self.settings
-        prefix = f" whose ids begin with {settings.lease_prefix!r}" if settings.lease_prefix else ""
+        outbox = self.outbox
+        prefix = f" whose ids begin with {outbox.lease_prefix!r}" if outbox.lease_prefix else ""
         return Wording(
-            source=f"the container {settings.cosmos_container!r}",
-            own=f"the leases in {settings.cosmos_lease_container!r}{prefix}, and the quarantine "
-            f"{settings.cosmos_quarantine_container!r}",
-            settings=f"COSMOS_CONTAINER '{settings.cosmos_container}'",
+            source=f"the container {outbox.container!r}",
+            own=f"the leases in {outbox.lease_container!r}{prefix}, and the quarantine "
+            f"{outbox.quarantine_container!r}",
+            settings=f"COSMOS_CONTAINER '{outbox.container}'",
             runs="the function app runs, and what it logged for the last invocation (action relay_failed)",
             positions="leases",
             reads="uses this lease container",
@@ -42,13 +42,13 @@ class CosmosOperatorBackend(CosmosBackend):
         return reader.open_canary(self.settings)
 
     async def waiting_since(self) -> int | None:
-        return await ages.waiting_since(self.settings)
+        return await ages.waiting_since(self.outbox)
 
     async def check(self) -> list[Finding]:
         return await check.check(self.settings)
 
     def check_pages(self, pages: Sequence[NextPage]) -> list[Finding]:
-        return check.check_pages(pages, self.settings.cosmos_container)
+        return check.check_pages(pages, self.outbox.container)
 
     async def scan(self) -> Scan:
         return await scan.scan(self.settings)

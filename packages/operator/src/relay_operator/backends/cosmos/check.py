@@ -81,8 +81,8 @@ _TIME_TO_LIVE = {
 
 async def check(settings: Settings) -> list[Finding]:
     """Return the findings about the database, its containers and the relay's leases."""
-    subject = f"COSMOS_DATABASE '{settings.cosmos_database}'"
-    opened = Containers(settings)
+    subject = f"COSMOS_DATABASE '{settings.in_cosmos.database}'"
+    opened = Containers(settings.in_cosmos)
     try:
         async with asyncio.timeout(_TIMEOUT_S):
             return await _check(subject, await opened.database(), settings)
@@ -98,13 +98,14 @@ async def _check(subject: str, database: DatabaseProxy, settings: Settings) -> l
     if isinstance(found, Finding) and found.level is Level.ERROR:
         return [found]
     findings = [found if isinstance(found, Finding) else Finding.ok(f"{subject} exists")]
-    lease_name = settings.cosmos_lease_container
+    outbox = settings.in_cosmos
+    lease_name = outbox.lease_container
     leases = f"COSMOS_LEASE_CONTAINER '{lease_name}'"
     definitions = {}
     for setting, name, path in (
-        ("COSMOS_CONTAINER", settings.cosmos_container, settings.selection.fields.of_document("key")[0].text),
+        ("COSMOS_CONTAINER", outbox.container, settings.selection.fields.of_document("key")[0].text),
         ("COSMOS_LEASE_CONTAINER", lease_name, "/id"),
-        ("COSMOS_QUARANTINE_CONTAINER", settings.cosmos_quarantine_container, "/partitionKey"),
+        ("COSMOS_QUARANTINE_CONTAINER", outbox.quarantine_container, "/partitionKey"),
     ):
         subject = f"{setting} '{name}'"
         create = f"Create the container with the partition key {path}, or correct {setting}."
@@ -121,15 +122,15 @@ async def _check(subject: str, database: DatabaseProxy, settings: Settings) -> l
         findings += locks
     elif not isinstance(definitions["COSMOS_LEASE_CONTAINER"], Finding):
         findings.append(locks)
-    monitored = database.get_container_client(settings.cosmos_container)
+    monitored = database.get_container_client(outbox.container)
     overlapping = await _read(
-        _overlaps(leases, stored, monitored, settings.lease_prefix), leases, "Create the container."
+        _overlaps(leases, stored, monitored, outbox.lease_prefix), leases, "Create the container."
     )
     # If the leases cannot be read, the findings about the containers and the locks say why.
     if isinstance(overlapping, Finding):
         return findings
     elsewhere = await _read(
-        _of_another_container(leases, stored, monitored, settings.lease_prefix), leases, "Create the container."
+        _of_another_container(leases, stored, monitored, outbox.lease_prefix), leases, "Create the container."
     )
     return findings + overlapping + ([] if isinstance(elsewhere, Finding) else elsewhere)
 

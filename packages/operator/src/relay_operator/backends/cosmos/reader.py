@@ -71,11 +71,12 @@ class CosmosOutbox:
             from_beginning: False to begin with the news behind the relay's leases.
         """
         self._settings = settings
+        self._place = settings.in_cosmos
         self._rules = rules
         self._from_beginning = from_beginning
-        self._containers = Containers(settings)
+        self._containers = Containers(settings.in_cosmos)
         # The feed has its own client.
-        self._feed_containers = Containers(settings)
+        self._feed_containers = Containers(settings.in_cosmos)
         self._feed: Feed | None = None
         # The relay's own leases as they were read last, and all that count for an event, read once.
         self._own: Positions | None = None
@@ -85,9 +86,9 @@ class CosmosOutbox:
     async def news(self, limit: int, /) -> Sequence[Committed]:
         """Return the new events. After a split, the children are read on from where their parent was read."""
         positions = self._own or await self._read_own()
-        with explaining(self._settings.cosmos_container):
+        with explaining(self._place.container):
             if self._feed is None:
-                container = await self._feed_containers.open(self._settings.cosmos_container)
+                container = await self._feed_containers.open(self._place.container)
                 rules = None if self._rules is None else self._rules.until
                 self._feed = Feed(container, self._settings.selection, rules, from_beginning=self._from_beginning)
             return await self._feed.next(limit, positions)
@@ -101,7 +102,7 @@ class CosmosOutbox:
 
     async def obstacles(self) -> Sequence[Finding]:
         """Return the findings about locks in the lease container that nobody holds any more."""
-        name = self._settings.cosmos_lease_container
+        name = self._place.lease_container
         with explaining(name):
             return await stale_locks(f"COSMOS_LEASE_CONTAINER '{name}'", await self._containers.open(name))
 
@@ -123,7 +124,7 @@ class CosmosOutbox:
     async def partition_of(self, partition_key: str, /) -> str | None:
         """Return the token of the lease that covers the key."""
         positions = self._own or await self._read_own()
-        with explaining(self._settings.cosmos_container):
+        with explaining(self._place.container):
             lease = await positions.lease_of(partition_key)
         return None if lease is None else lease.token
 
@@ -292,16 +293,16 @@ class CosmosOutbox:
 
     async def _read_positions(self, *, own_only: bool) -> Positions:
         container = await self._container()
-        name = self._settings.cosmos_lease_container
+        name = self._place.lease_container
         known = None if self._own is None else self._own.keys
         with explaining(name):
             leases = await self._containers.open(name)
             return await read_positions(
-                leases, container, prefix=self._settings.lease_prefix, own_only=own_only, keys=known
+                leases, container, prefix=self._place.lease_prefix, own_only=own_only, keys=known
             )
 
     async def _container(self) -> ContainerProxy:
-        name = self._settings.cosmos_container
+        name = self._place.container
         with explaining(name):
             return await self._containers.open(name)
 
@@ -340,10 +341,10 @@ class CosmosCanary:
 @asynccontextmanager
 async def open_canary(settings: Settings) -> AsyncIterator[CosmosCanary]:
     """The outbox container of the settings. Raises ServiceError if the account cannot be reached."""
-    containers = Containers(settings)
+    containers = Containers(settings.in_cosmos)
     try:
-        with explaining(settings.cosmos_container):
-            container = await containers.open(settings.cosmos_container)
+        with explaining(settings.in_cosmos.container):
+            container = await containers.open(settings.in_cosmos.container)
         yield CosmosCanary(container, settings.selection.fields)
     finally:
         await containers.close()

@@ -50,12 +50,12 @@ class _Found:
 async def scan(settings: Settings) -> Scan:
     """Read the change feed from the positions of the relay's leases to its end, and examine each document."""
     found = _Found()
-    containers = Containers(settings)
+    containers = Containers(settings.in_cosmos)
     try:
-        with explaining(settings.cosmos_lease_container), integers_of_any_length():
-            container = await containers.open(settings.cosmos_container)
-            leases = await containers.open(settings.cosmos_lease_container)
-            positions = await read_positions(leases, container, prefix=settings.lease_prefix)
+        with explaining(settings.in_cosmos.lease_container), integers_of_any_length():
+            container = await containers.open(settings.in_cosmos.container)
+            leases = await containers.open(settings.in_cosmos.lease_container)
+            positions = await read_positions(leases, container, prefix=settings.in_cosmos.lease_prefix)
             for lease in positions.leases:
                 async for document in behind(container, lease, _PAGE_ITEMS):
                     if not lease.has_passed(document):
@@ -65,7 +65,7 @@ async def scan(settings: Settings) -> Scan:
     else:
         findings = _findings(found, settings)
         if not positions.leases:
-            name = settings.cosmos_lease_container
+            name = settings.in_cosmos.lease_container
             said = f"COSMOS_LEASE_CONTAINER '{name}' has no leases for the outbox container"
             findings = [_not_scanned(said, settings)]
     finally:
@@ -90,17 +90,18 @@ def _examine(document: StoredDocument, lease: LeasePosition, settings: Settings,
 
 def _findings(found: _Found, settings: Settings) -> list[Finding]:
     """Return the findings about what was read to its end."""
+    container = settings.in_cosmos.container
     correct = (
-        f"Replace it in the container '{settings.cosmos_container}' before the relay comes to it. It then moves "
-        "behind the later events of its partition key."
+        f"Replace it in the container '{container}' before the relay comes to it. It then moves behind the later "
+        "events of its partition key."
     )
     said = (
         f"the Functions host can deliver all {found.documents} document(s) that its leases have not passed, and "
         "each event among them can become a message"
     )
     return [
-        *(_finding(obstacle, settings.cosmos_container) for obstacle in found.obstacles),
-        *refused_findings(found.refused, "lease", settings.on_poison, correct),
+        *(_finding(obstacle, container) for obstacle in found.obstacles),
+        *refused_findings(found.refused, "lease", settings.policy.on_poison, correct),
         *found.ids.findings(_SAME_ID, _OWN_ID),
     ] or [Finding.ok(said)]
 
@@ -117,7 +118,7 @@ _OWN_ID = (
 
 def _not_scanned(said: str, settings: Settings) -> Finding:
     return Finding.unknown(
-        Sentence(f"the change feed of '{settings.cosmos_container}' was not scanned: ", said),
+        Sentence(f"the change feed of '{settings.in_cosmos.container}' was not scanned: ", said),
         "Scan again when a host has created the leases, with an identity that can read both containers.",
     )
 

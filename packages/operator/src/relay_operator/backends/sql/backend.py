@@ -82,4 +82,4 @@ class SqlOperatorBackend(SqlBackend):
         return []
 
     async def scan(self) -> Scan:
-        return await backlog.scan(self._feed, self.settings.on_poison)
+        return await backlog.scan(self._feed, self.settings.policy.on_poison)
