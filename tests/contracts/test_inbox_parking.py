@@ -18,8 +18,7 @@ from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy.ext.asyncio import async_sessionmaker
 
 import inbox
-from inbox.parked import Cause, Kept, ParkedMessage, encode
-from inbox.parking import ClaimLost, NotReleased, Parking
+from inbox.parking import Cause, ClaimLost, Kept, NotReleased, ParkedMessage, Parking, encode
 from inbox.stores.opening import StoreNotOpened, opened
 from inbox.stores.sql.dialects import Postgres, Sqlite
 from inbox.stores.sql.schema import migrations
@@ -127,7 +126,7 @@ async def discarded(store: Parking, count: int) -> Sequence[ParkedMessage]:
     return await store.discard("events", "k", await store.messages("events", "k", limit=count))
 
 
-async def claimed(store: Parking, key: str = "k", lasts: timedelta = MINUTE) -> inbox.parked.Claim:
+async def claimed(store: Parking, key: str = "k", lasts: timedelta = MINUTE) -> inbox.parking.Claim:
     """Release a key, and claim it."""
     assert await store.release("events", key)
     claim = await store.claim("events", lasts)

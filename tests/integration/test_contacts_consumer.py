@@ -21,7 +21,7 @@ from azure.servicebus import (
 from azure.servicebus.aio import ServiceBusClient
 
 import inbox
-from inbox.cancellation import end_tasks
+from inbox.event_loop import end_tasks
 from outbox_emulators.servicebus.server import ServiceBusServer
 from samples.contacts.consumer.directory import Directory
 from samples.contacts.consumer.handler import handle

@@ -15,7 +15,7 @@ from azure.cosmos.aio import CosmosClient
 from azure.cosmos.exceptions import CosmosBatchOperationError
 
 import inbox
-from inbox.parked import Cause, Claim, ParkedMessage
+from inbox.parking import Cause, Claim, ParkedMessage
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.testing import FaultClient
 from tests.support.inbox_stores import InCosmos, cosmos_container, gap, handle, message

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from azure.cosmos.aio import ContainerProxy
 
-from inbox.cancellation import end_tasks
+from inbox.event_loop import end_tasks
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.functions.host import Host
 from outbox_emulators.servicebus.entities import Entities

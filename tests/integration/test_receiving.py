@@ -17,7 +17,7 @@ import pytest
 from azure.servicebus.exceptions import ServiceBusError
 
 import inbox
-from inbox.accept_window import FEWEST
+from inbox.receiver import FEWEST
 from tests.support.closing import CloseLater
 from tests.support.inbox import QUEUE, Broker, broker, message, watchdog_says
 from tests.support.waiting import elapse, forever, look_again

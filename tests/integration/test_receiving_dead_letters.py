@@ -14,7 +14,7 @@ from proton import char
 
 import inbox
 from inbox.dead_letters import Order
-from inbox.peeking import Place
+from inbox.received import Place
 from tests.support.inbox import QUEUE, Broker, broker, message
 from tests.support.waiting import forever
 from tests.support.watchdog import WATCHDOG_S

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 import inbox
-from inbox.cancellation import end_tasks
-from inbox.parked import Cause, Kept, ParkedMessage
+from inbox.event_loop import end_tasks
+from inbox.parking import Cause, Kept, ParkedMessage
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.parsing import parse
 from outbox_emulators.servicebus.server import ServiceBusServer

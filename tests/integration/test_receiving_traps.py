@@ -19,7 +19,7 @@ from azure.servicebus.exceptions import OperationTimeoutError
 import inbox
 from inbox import receiver as receiver_module
 from inbox import session as session_module
-from inbox.cancellation import end_tasks
+from inbox.event_loop import end_tasks
 from inbox.session import Session
 from tests.support.inbox import QUEUE, QUICK, Broker, Handler, broker
 from tests.support.silence import SilentProxy, Step

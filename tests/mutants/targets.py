@@ -228,23 +228,19 @@ _OUTBOX: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 
 # By module of inbox's stores, the test files of tests/.
 _INBOX = {
-    "arrivals": ("contracts/test_inbox_stores",),
     "cosmos": ("contracts/test_inbox_stores", "integration/test_inbox_cosmos"),
     "cosmos_parking": ("integration/test_inbox_cosmos", "contracts/test_inbox_parking"),
-    "database": ("unit/inbox/test_database", "contracts/test_inbox_sqlite", "contracts/test_inbox_stores"),
-    "memory": ("contracts/test_inbox_stores",),
-    "memory_parking": ("contracts/test_inbox_parking",),
+    "memory": ("contracts/test_inbox_stores", "contracts/test_inbox_parking"),
     "opening": ("unit/inbox/test_commands", "contracts/test_inbox_parking"),
-    "port": ("contracts/test_inbox_stores",),
+    "port": ("contracts/test_inbox_stores", "contracts/test_inbox_sqlite", "integration/test_inbox_postgres"),
     "postgres": ("contracts/test_inbox_stores", "integration/test_inbox_postgres"),
     "sql/parking": ("contracts/test_inbox_parking",),
     "sql/recording": ("contracts/test_inbox_stores", "contracts/test_inbox_sqlite"),
     "sql/schema": ("contracts/test_inbox_sqlite", "contracts/test_inbox_parking"),
     "sql/store": ("contracts/test_inbox_stores", "integration/test_inbox_postgres"),
     "sqlalchemy": ("contracts/test_inbox_stores", "integration/test_inbox_postgres"),
-    "sqlite": ("contracts/test_inbox_sqlite", "contracts/test_inbox_stores"),
+    "sqlite": ("unit/inbox/test_database", "contracts/test_inbox_sqlite", "contracts/test_inbox_stores"),
     "sqlserver": ("integration/test_inbox_sqlserver",),
-    "block_guard": ("contracts/test_inbox_sqlite", "integration/test_inbox_postgres"),
 }
 
 TARGETS: dict[str, tuple[str, ...]] = {

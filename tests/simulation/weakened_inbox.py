@@ -16,16 +16,15 @@ from inbox.handling import Handler, call
 from inbox.key_parker import KeyParker
 from inbox.lock import Lock
 from inbox.messages import Message
-from inbox.parked import Cause, Claim, ParkedMessage
+from inbox.parking import Cause, Claim, ParkedMessage
 from inbox.received import read
 from inbox.sequences import Arrival, Step
 from inbox.session import Session
-from inbox.stores.database import SqliteConnection
 from inbox.stores.port import Identity
 from inbox.stores.sql import recording
+from inbox.stores.sql.dialects import Operation, Statement
 from inbox.stores.sql.parking import _PLACE, Parked, _Place
-from inbox.stores.sql.statements import Operation, Statement
-from inbox.stores.sqlite import SqliteStore
+from inbox.stores.sqlite import SqliteConnection, SqliteStore
 
 _settle = Session._settle
 _next, _read = Parked.next, Parked._read

@@ -17,7 +17,7 @@ from azure.servicebus.aio import ServiceBusClient
 from proton import Message
 
 import inbox
-from inbox.cancellation import end_tasks
+from inbox.event_loop import end_tasks
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.parsing import parse
 from outbox_emulators.servicebus.server import ServiceBusServer
@@ -132,7 +132,7 @@ def watchdog_says(said: Callable[[str], object]) -> Iterator[None]:
         def emit(self, record: logging.LogRecord) -> None:
             said(record.getMessage())
 
-    handler, logger = Handler(), logging.getLogger("inbox.watchdog")
+    handler, logger = Handler(), logging.getLogger("inbox.event_loop")
     logger.addHandler(handler)
     try:
         yield

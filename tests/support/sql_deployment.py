@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 
 from changefeed import connect, install, setup_feed
-from inbox.cancellation import end_tasks
+from inbox.event_loop import end_tasks
 from relay.backends.sql.backend import SqlBackend
 from relay.config.settings import CONSUMER, Settings
 from relay_operator.backends.sql.install import migrations

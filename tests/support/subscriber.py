@@ -14,8 +14,8 @@ from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.exceptions import OperationTimeoutError, SessionLockLostError
 
 from inbox import connect
-from inbox.cancellation import end_tasks, within
 from inbox.connection import Connections
+from inbox.event_loop import end_tasks, within
 from tests.support.watchdog import WATCHDOG_S
 
 

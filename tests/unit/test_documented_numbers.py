@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import changefeed.feed
-import inbox.accept_window
+import inbox.receiver
 import inbox.stores.port
 import local.console.topic
 import local.stack.command
@@ -87,9 +87,9 @@ CLAIMS: list[tuple[str, str, Any]] = [
     (
         "docs/receiving-events.md",
         "A receiver that has nothing to do has {} of them open",
-        inbox.accept_window.FEWEST,
+        inbox.receiver.FEWEST,
     ),
-    ("docs/receiving-events.md", "sessions come within {} seconds of their requests", inbox.accept_window._SOON_S),
+    ("docs/receiving-events.md", "sessions come within {} seconds of their requests", inbox.receiver._SOON_S),
     ("docs/receiving-events.md", "with a `sequence` beyond ±({}", "2⁶³"),
     ("docs/sql.md", "every {} ms while events arrive", changefeed.feed._SOONEST_LOOK_S * 1000),
     ("docs/sql.md", "every {} ms when none has arrived", changefeed.feed._LATEST_LOOK_S * 1000),

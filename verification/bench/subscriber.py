@@ -22,7 +22,7 @@ from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 from azure.servicebus.exceptions import OperationTimeoutError
 
 from inbox import connect
-from inbox.cancellation import end_tasks
+from inbox.event_loop import end_tasks
 from local.stack.environment import TOPIC
 from local.stack.parts import Part
 from outbox_emulators.process import announce, heed_signals, until_stopped

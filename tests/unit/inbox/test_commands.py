@@ -19,7 +19,7 @@ import pytest
 
 import inbox
 from inbox.commands import main
-from inbox.parked import Cause, ParkedMessage
+from inbox.parking import Cause, ParkedMessage
 from tests.support.closing import CloseLater
 from tests.support.watchdog import WATCHDOG_S
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import inbox
-from inbox.cancellation import end_tasks, finish
+from inbox.event_loop import end_tasks, finish
 from tests.support.waiting import elapse, forever
 from tests.support.watchdog import WATCHDOG_S
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from inbox.errors import NotStorable
 from inbox.messages import Message
-from inbox.parked import decode, encode
+from inbox.parking import decode, encode
 
 TIMES = st.datetimes(timezones=st.just(UTC)).map(lambda time: time.replace(fold=0))
 SCALARS: st.SearchStrategy[Any] = (

@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from inbox import watchdog
-from inbox.accept_window import FEWEST, AcceptWindow
-from inbox.signals import stop_on_signals
-from inbox.watchdog import Watchdog
+from inbox import event_loop
+from inbox.event_loop import Watchdog, stop_on_signals
+from inbox.receiver import FEWEST, AcceptWindow
 from tests.support.inbox import watchdog_says
 from tests.support.watchdog import WATCHDOG_S
 
@@ -86,7 +85,7 @@ async def test_a_suspended_process_is_not_taken_for_a_blocked_loop(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = accumulate(chain([0.0, 0.0, 30.0, 2.5], repeat(0.0)))
-    monkeypatch.setattr(watchdog, "time", _Clock(clock))
+    monkeypatch.setattr(event_loop, "time", _Clock(clock))
     dog = Watchdog(10.0)
     looks = iter([False, True])
     monkeypatch.setattr(dog._ended, "wait", lambda _: next(looks))

@@ -11,13 +11,12 @@ import pytest
 from sqlfluff.core import FluffConfig, Linter
 
 from inbox.errors import DeadLetter
-from inbox.parked import Claim, ParkedMessage
+from inbox.parking import Claim, ParkedMessage
 from inbox.stores.port import Identity
-from inbox.stores.sql.dialects import SqlServer
+from inbox.stores.sql.dialects import Operation, Result, SqlServer, Statement, run
 from inbox.stores.sql.parking import Parked
 from inbox.stores.sql.recording import Recording
 from inbox.stores.sql.schema import install
-from inbox.stores.sql.statements import Operation, Result, Statement, run
 
 RECORDING = Recording(SqlServer("app"), "loans")
 PARKED = Parked(RECORDING)

@@ -159,7 +159,7 @@ class SimulatedReceiver:
         self._waiting: set[asyncio.Future[Any]] = set()
         self._arrived: asyncio.Future[None] | None = None
         self._accepted: asyncio.Future[None] = process.loop.create_future()
-        # What `inbox.connection.Connections` finds, to close the socket, and `inbox.completions`.
+        # What `inbox.connection.Connections` finds, to close the socket, and `inbox.session`.
         socket = SimpleNamespace(transport=SimpleNamespace(abort=self.connection.abort))
         self._handler = SimpleNamespace(
             _connection=SimpleNamespace(_transport=SimpleNamespace(writer=socket)),
@@ -169,7 +169,7 @@ class SimulatedReceiver:
         )
 
     def _create_handler(self, auth: Any) -> None:
-        """Create nothing: `inbox.undecodable` wraps this method, and nothing is encoded here."""
+        """Create nothing: `inbox.received` wraps this method, and nothing is encoded here."""
 
     async def __aenter__(self) -> SimulatedReceiver:
         self.connection.up(lambda: self.subscription.accept_next(self.link, self._max_wait_s))

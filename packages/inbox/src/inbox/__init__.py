@@ -55,21 +55,18 @@ from inbox.connection import connect
 from inbox.contents import BlobContents, Contents
 from inbox.dead_letters import DeadLetterReceiver, DeadLetterReport, Remainder
 from inbox.errors import BatchTooLarge, Conflict, DeadLetter, NotStorable, OutsideBlock, SessionsNotEnabled
+from inbox.event_loop import stop_on_signals
 from inbox.messages import Message
 from inbox.options import Options
-from inbox.parked import Cause, Claim, Kept, ParkedKey, ParkedMessage
-from inbox.parking import ClaimLost, NotReleased, Parking
+from inbox.parking import Cause, Claim, ClaimLost, Kept, NotReleased, ParkedKey, ParkedMessage, Parking
 from inbox.receiver import Receiver
 from inbox.sequences import Arrival
-from inbox.signals import stop_on_signals
-from inbox.stores.arrivals import ArrivalIn
 from inbox.stores.cosmos import CosmosBatch, CosmosStore
-from inbox.stores.database import SqliteConnection
 from inbox.stores.memory import MemoryStore
-from inbox.stores.port import Gap, Store
+from inbox.stores.port import ArrivalIn, Gap, Store
 from inbox.stores.postgres import PostgresStore
 from inbox.stores.sqlalchemy import SqlAlchemyStore
-from inbox.stores.sqlite import SqliteStore
+from inbox.stores.sqlite import SqliteConnection, SqliteStore
 from inbox.stores.sqlserver import SqlServerConnection, SqlServerStore
 
 __all__ = [

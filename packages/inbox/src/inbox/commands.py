@@ -13,8 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from inbox import shell
-from inbox.parked import ParkedKey, ParkedMessage, encode
-from inbox.parking import NotReleased
+from inbox.parking import NotReleased, ParkedKey, ParkedMessage, encode
 from inbox.shell import as_json, printable
 from inbox.stores.opening import FORMS, OpenedStore, StoreNotOpened, opened
 from inbox.version import __version__

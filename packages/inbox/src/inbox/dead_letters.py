@@ -15,17 +15,15 @@ from azure.servicebus import ServiceBusReceivedMessage, ServiceBusSubQueue
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 from azure.servicebus.exceptions import MessageLockLostError, ServiceBusError
 
-from inbox.cancellation import end_tasks, finish, within
 from inbox.connection import Connections, Entity, check_retries
 from inbox.contents import Contents
 from inbox.errors import DeadLetter, LockLost
+from inbox.event_loop import end_tasks, finish, within
 from inbox.handling import Handler, call, on_whole
 from inbox.lock import Lock, LockedMessage
 from inbox.options import Options
-from inbox.peeking import Place, places
-from inbox.received import read
+from inbox.received import Place, places, read, replace_undecodable
 from inbox.reporting import telemetry_of
-from inbox.undecodable import replace_undecodable
 
 HELD = 1_000
 """Maximum number of dead letters that are locked at a time; each lock is renewed by itself."""

@@ -6,10 +6,27 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 
-from inbox.closing import noting_closed
 from inbox.contents import Contents, whole
 from inbox.messages import Message
+
+_closed: ContextVar[list[int] | None] = ContextVar("inbox_closed", default=None)
+
+
+def note_closed(sequence: int) -> None:
+    """Note that a number was missing until now. A store that repeats its transaction notes it again."""
+    noted = _closed.get()
+    if noted is not None:
+        noted[:] = [sequence]
+
+
+def noting_closed() -> list[int]:
+    """Put what the current task notes from now on into the list that is returned."""
+    noted: list[int] = []
+    _closed.set(noted)
+    return noted
+
 
 _log = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ from azure.servicebus import ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusReceiver
 from azure.servicebus.exceptions import MessageLockLostError, SessionLockLostError
 
-from inbox.cancellation import end_tasks, finish, within
 from inbox.errors import LockLost
+from inbox.event_loop import end_tasks, finish, within
 
 _AGAIN_S = 1.0
 _SHORTEST_S = 0.05

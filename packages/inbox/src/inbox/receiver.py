@@ -18,18 +18,50 @@ from azure.servicebus.exceptions import (
     SessionLockLostError,
 )
 
-from inbox.accept_window import AcceptWindow
-from inbox.cancellation import end_tasks, finish
 from inbox.connection import Entity, check_retries
 from inbox.contents import Contents
 from inbox.errors import LockLost, SessionsNotEnabled
+from inbox.event_loop import Watchdog, end_tasks, finish
 from inbox.handling import Handler, on_whole
+from inbox.key_parker import ReleasedKeyWorker
 from inbox.options import Options
 from inbox.parking import Parking
-from inbox.released_keys import ReleasedKeyWorker
 from inbox.reporting import telemetry_of
 from inbox.session import Failed, Session
-from inbox.watchdog import Watchdog
+
+FEWEST = 4
+"""Open requests of a receiver that has had nothing to do. Each is a connection."""
+
+_SOON_S = 3.0
+"""A session that comes this soon shows that more may wait. To open a connection takes the SDK half a second, and
+longer if it opens many."""
+
+
+class AcceptWindow:
+    """Doubles while sessions come soon, and is the smallest again when a request has found none.
+
+    Args:
+        sessions: Maximum number of sessions that are handled or waited for.
+    """
+
+    def __init__(self, sessions: int) -> None:
+        self._sessions = sessions
+        self._fewest = min(FEWEST, sessions)
+        self._ahead = self._fewest
+
+    def wanted(self, busy: int) -> int:
+        """Return the number of requests to keep open beside this number of sessions that are handled."""
+        return min(self._ahead, self._sessions - busy)
+
+    def came(self, after_s: float) -> None:
+        """Note that a session came this many seconds after it was asked for."""
+        if after_s < _SOON_S:
+            self._ahead = min(self._sessions, 2 * self._ahead)
+
+    def none_came(self) -> None:
+        """Note that a request found no session with messages."""
+        self._ahead = self._fewest
+
 
 _SHORTEST_DELAY_S = 0.1
 _LONGEST_DELAY_S = 10.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from inbox.closing import note_closed
+from inbox.handling import note_closed
 from inbox.telemetry import note_missing
 
 _NOTHING = range(0)

@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from inbox.errors import BatchTooLarge, Conflict, DeadLetter
 from inbox.messages import Message
 from inbox.sequences import Arrival, Step, advance
-from inbox.stores.arrivals import ArrivalIn
-from inbox.stores.block_guard import Blocks
 from inbox.stores.cosmos_parking import CosmosParking
-from inbox.stores.port import Gap, Identity, entity_of
+from inbox.stores.port import ArrivalIn, Blocks, Gap, Identity, entity_of
 
 if TYPE_CHECKING:
     from azure.cosmos.aio import ContainerProxy

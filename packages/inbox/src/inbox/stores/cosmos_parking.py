@@ -16,8 +16,19 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import uuid4
 
 from inbox.errors import NotStorable
-from inbox.parked import Cause, Claim, Kept, ParkedKey, ParkedMessage, decode, encode, position_among, time_text
-from inbox.parking import ClaimLost, NotReleased
+from inbox.parking import (
+    Cause,
+    Claim,
+    ClaimLost,
+    Kept,
+    NotReleased,
+    ParkedKey,
+    ParkedMessage,
+    decode,
+    encode,
+    position_among,
+    time_text,
+)
 from inbox.stores.port import Identity
 
 if TYPE_CHECKING:

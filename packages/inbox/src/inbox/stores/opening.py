@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from inbox.parking import Parking
-from inbox.stores.database import SqliteConnection
 from inbox.stores.sql.schema import WrongTables
-from inbox.stores.sqlite import SqliteStore
+from inbox.stores.sqlite import SqliteConnection, SqliteStore
 
 FORMS = (
     "the path of an SQLite file, postgresql://…, Server=…;Database=… for SQL Server, or "

@@ -9,8 +9,7 @@ from weakref import WeakSet
 
 from inbox.errors import OutsideBlock
 from inbox.stores.port import Identity
-from inbox.stores.sql.dialects import Postgres
-from inbox.stores.sql.statements import Result, Statement
+from inbox.stores.sql.dialects import Postgres, Result, Statement
 from inbox.stores.sql.store import ENDED, SqlStore
 
 if TYPE_CHECKING:

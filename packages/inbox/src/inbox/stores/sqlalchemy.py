@@ -8,9 +8,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 from weakref import WeakKeyDictionary
 
-from inbox.stores.block_guard import Turn
-from inbox.stores.sql.dialects import Dialect, Postgres, Sqlite, SqlServer
-from inbox.stores.sql.statements import Result, Statement
+from inbox.stores.port import Turn
+from inbox.stores.sql.dialects import Dialect, Postgres, Result, Sqlite, SqlServer, Statement
 from inbox.stores.sql.store import SqlStore
 
 if TYPE_CHECKING:

@@ -1,21 +1,182 @@
-"""A store in SQLite, in the transaction of the handler's own changes."""
+"""A store in SQLite, in the transaction of the handler's own changes, and its connection, which handlers share."""
 
 from __future__ import annotations
 
+import os
+import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import TypeVar
+from typing import Any, Literal, TypeVar
 
+from inbox.errors import OutsideBlock
 from inbox.messages import Message
 from inbox.sequences import Arrival
-from inbox.stores.database import SqliteConnection
-from inbox.stores.port import Gap, Identity, entity_of
-from inbox.stores.sql.dialects import Sqlite
+from inbox.stores.port import Gap, Identity, Turn, entity_of
+from inbox.stores.sql.dialects import Operation, Result, Sqlite, Statement, run
 from inbox.stores.sql.parking import SqlParking
 from inbox.stores.sql.recording import ROWS, Recording
 from inbox.stores.sql.schema import check, install
-from inbox.stores.sql.statements import Operation, Result, Statement, run
+
+# Nobody else uses these texts: `sqlite3` keeps statements by their text, and SQLite asks only once about each.
+_BEGIN = "BEGIN IMMEDIATE -- inbox"
+_COMMIT = "COMMIT -- inbox"
+_ROLLBACK = "ROLLBACK -- inbox"
+
+
+class _Cursor(sqlite3.Cursor):
+    connection: SqliteConnection
+
+    def execute(self, *args: Any) -> _Cursor:
+        self.connection.check()
+        super().execute(*args)
+        return self
+
+    def executemany(self, *args: Any) -> _Cursor:
+        self.connection.check()
+        super().executemany(*args)
+        return self
+
+    def executescript(self, *args: Any) -> _Cursor:
+        self.connection.check_no_block()
+        super().executescript(*args)
+        return self
+
+
+class SqliteConnection(sqlite3.Connection):
+    """A connection for `SqliteStore` and the handlers that write through it.
+
+    SQLite has one transaction per connection. While one handler is inside a block of `once`, a statement of
+    another would become a part of that transaction, and be lost if the block fails. It is refused here.
+
+    Args:
+        database: The path of the file.
+        options: As for `sqlite3.connect`, such as `timeout`. The mode is always autocommit.
+
+    Raises:
+        OutsideBlock: By each method that executes: another handler is inside a block. By `commit`, `rollback`,
+            `executescript` (which commits) and `with connection`: also inside the handler's own block.
+    """
+
+    def __init__(self, database: str | os.PathLike[str], **options: Any) -> None:
+        super().__init__(database, **{**options, "isolation_level": None})
+        self._turn = Turn()
+        self._in_transaction = False
+        self._is_own = False
+        self._others_may_be_prepared = True
+
+    @property
+    def turn(self) -> Turn:
+        """Which task may execute."""
+        return self._turn
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[None]:
+        """Open a block of the current task: a transaction, committed unless it raises.
+
+        Raises:
+            OutsideBlock: The transaction has ended inside the block.
+            RuntimeError: The current task is inside a block already.
+        """
+        async with self._turn.take():
+            if self._others_may_be_prepared:
+                # This discards all prepared statements, so that SQLite asks about each of them again.
+                self.set_authorizer(self._authorize)
+                self._others_may_be_prepared = False
+            self._execute_own(_BEGIN)
+            self._in_transaction = True
+            try:
+                yield
+                self.check()
+                self._execute_own(_COMMIT)
+            except sqlite3.DatabaseError as error:
+                if getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_AUTH:
+                    raise
+                raise OutsideBlock("This would have ended the transaction of its block of `once`.") from error
+            finally:
+                self._in_transaction = False
+                if self.in_transaction:
+                    self._execute_own(_ROLLBACK)
+
+    def _execute_own(self, text: str) -> None:
+        self._is_own = True
+        try:
+            self.execute(text)
+        finally:
+            self._is_own = False
+
+    def _authorize(self, action: int, *_: str | None) -> int:
+        """Let nothing else end the transaction of a block, not even what `sqlite3` executes without a cursor.
+
+        SQLite asks when it prepares a statement, and keeps it prepared.
+        """
+        if action != sqlite3.SQLITE_TRANSACTION or self._is_own:
+            return sqlite3.SQLITE_OK
+        if self._in_transaction:
+            return sqlite3.SQLITE_DENY
+        self._others_may_be_prepared = True
+        return sqlite3.SQLITE_OK
+
+    def check(self) -> None:
+        """Refuse a statement that would not be in the transaction of the task that executes it."""
+        if self._turn.is_taken and not self._turn.is_mine:
+            raise OutsideBlock(
+                "Another handler is inside a block of `once`, and this statement would become a part of its "
+                "transaction. Execute it inside a block too, or through a separate connection."
+            )
+        if self._in_transaction and not self.in_transaction:
+            # By SQLite, after an error such as a full disk.
+            raise OutsideBlock("The transaction of this block of `once` has ended inside the block.")
+
+    def check_no_block(self) -> None:
+        """Refuse what would end the transaction of a block, one's own or another's."""
+        self.check()
+        if self._turn.is_taken:
+            raise OutsideBlock("This would end the transaction of a block of `once`, which commits at its end.")
+
+    def cursor(self, factory: None = None) -> sqlite3.Cursor:  # type: ignore[override]
+        """See `sqlite3.Connection.cursor`. Without a factory: its cursors would execute without being checked."""
+        if factory is not None:
+            raise TypeError("An SqliteConnection has cursors of its own, which check each statement.")
+        return super().cursor(_Cursor)
+
+    # In CPython these three create a cursor without calling `cursor`.
+    def execute(self, *args: Any) -> sqlite3.Cursor:
+        """See `sqlite3.Connection.execute`."""
+        return self.cursor().execute(*args)
+
+    def executemany(self, *args: Any) -> sqlite3.Cursor:
+        """See `sqlite3.Connection.executemany`."""
+        return self.cursor().executemany(*args)
+
+    def executescript(self, *args: Any) -> sqlite3.Cursor:
+        """See `sqlite3.Connection.executescript`, which commits first; refused while a block is open."""
+        return self.cursor().executescript(*args)
+
+    def commit(self) -> None:
+        """Do nothing in autocommit mode; refuse while a block is open."""
+        self.check_no_block()
+        super().commit()
+
+    def rollback(self) -> None:
+        """Do nothing in autocommit mode; refuse while a block is open."""
+        self.check_no_block()
+        super().rollback()
+
+    def blobopen(self, *args: Any, **options: Any) -> Any:
+        """See `sqlite3.Connection.blobopen`."""
+        self.check()
+        return super().blobopen(*args, **options)
+
+    def __enter__(self) -> SqliteConnection:
+        self.check_no_block()
+        super().__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> Literal[False]:
+        # A block that has been opened meanwhile is another handler's, and what was executed here is committed.
+        return False if self._turn.is_taken else super().__exit__(*error)
+
 
 ResultT = TypeVar("ResultT")
 

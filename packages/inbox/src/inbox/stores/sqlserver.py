@@ -8,8 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from inbox.stores.sql.dialects import SqlServer
-from inbox.stores.sql.statements import Result, Statement
+from inbox.stores.sql.dialects import Result, SqlServer, Statement
 from inbox.stores.sql.store import SqlStore
 
 if TYPE_CHECKING:

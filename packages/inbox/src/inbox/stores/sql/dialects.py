@@ -1,16 +1,73 @@
-"""The SQL that differs between the databases."""
+"""Operations, which are written once for all databases, and the SQL that differs between these."""
 
 from __future__ import annotations
 
 import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from inbox.errors import DeadLetter
-from inbox.stores.sql.statements import Operation, Statement
+
+ResultT = TypeVar("ResultT")
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One statement.
+
+    Attributes:
+        sql: The text, with a `?` for each parameter. A literal `?`, `%` or `:` cannot be written.
+        parameters: Their values.
+    """
+
+    sql: str
+    parameters: Sequence[Any] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The result of a statement.
+
+    Attributes:
+        rows: The rows, if it returns any.
+        changed: Number of rows changed, if it changes any.
+    """
+
+    rows: Sequence[Sequence[Any]] = ()
+    changed: int = 0
+
+
+Operation = Generator[Statement, Result, ResultT]
+
+
+def run(execute: Callable[[Statement], Result], operation: Operation[ResultT]) -> ResultT:
+    """Run an operation with a function that executes one statement."""
+    try:
+        statement = next(operation)
+        while True:
+            statement = operation.send(execute(statement))
+    except StopIteration as done:
+        value: ResultT = done.value
+        return value
+    finally:
+        operation.close()
+
+
+async def run_async(execute: Callable[[Statement], Awaitable[Result]], operation: Operation[ResultT]) -> ResultT:
+    """Run an operation with a coroutine function that executes its statements, and return its result."""
+    try:
+        statement = next(operation)
+        while True:
+            statement = operation.send(await execute(statement))
+    except StopIteration as done:
+        value: ResultT = done.value
+        return value
+    finally:
+        operation.close()
+
 
 MAX_BYTES = 512
 """Maximum bytes of an indexed text in PostgreSQL and SQL Server, as UTF-8. Service Bus allows 128 characters in

@@ -10,12 +10,22 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 from inbox.errors import DeadLetter
-from inbox.parked import Cause, Claim, Kept, ParkedKey, ParkedMessage, decode, encode, position_among, time_text
-from inbox.parking import ClaimLost, NotReleased
+from inbox.parking import (
+    Cause,
+    Claim,
+    ClaimLost,
+    Kept,
+    NotReleased,
+    ParkedKey,
+    ParkedMessage,
+    decode,
+    encode,
+    position_among,
+    time_text,
+)
 from inbox.stores.port import Identity
-from inbox.stores.sql.dialects import Dialect, value
+from inbox.stores.sql.dialects import Dialect, Operation, Statement, value
 from inbox.stores.sql.recording import Recording
-from inbox.stores.sql.statements import Operation, Statement
 
 _TRIES = 100
 # Released keys that are looked at in one call of `claim`.

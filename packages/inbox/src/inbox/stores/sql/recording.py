@@ -11,8 +11,7 @@ from typing import Any
 
 from inbox.sequences import Arrival, advance
 from inbox.stores.port import Gap, Identity
-from inbox.stores.sql.dialects import MAX_CONSUMER_BYTES, Dialect, Expression, value
-from inbox.stores.sql.statements import Operation, Statement
+from inbox.stores.sql.dialects import MAX_CONSUMER_BYTES, Dialect, Expression, Operation, Statement, value
 
 ROWS = 2_000
 """Maximum rows that one call of `forget` deletes. Above 5,000 locks, SQL Server locks the whole table.

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib import resources
 
-from inbox.stores.sql.dialects import Dialect
-from inbox.stores.sql.statements import Operation, Statement
+from inbox.stores.sql.dialects import Dialect, Operation, Statement
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,14 +13,11 @@ from typing import Generic, TypeVar
 from inbox.errors import DeadLetter, OutsideBlock
 from inbox.messages import Message
 from inbox.sequences import Arrival
-from inbox.stores.arrivals import ArrivalIn, ConnectionT
-from inbox.stores.block_guard import Blocks
-from inbox.stores.port import Gap, Identity, entity_of
-from inbox.stores.sql.dialects import Dialect
+from inbox.stores.port import ArrivalIn, Blocks, ConnectionT, Gap, Identity, entity_of
+from inbox.stores.sql.dialects import Dialect, Operation, Result, Statement, run_async
 from inbox.stores.sql.parking import SqlParking
 from inbox.stores.sql.recording import ROWS, Recording
 from inbox.stores.sql.schema import check, install
-from inbox.stores.sql.statements import Operation, Result, Statement, run_async
 
 ResultT = TypeVar("ResultT")
 
