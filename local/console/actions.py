@@ -27,7 +27,7 @@ from relay.config.settings import Settings
 from relay.config.streams import names_of
 from relay.core.events import Reason
 from relay_operator.console.application import PAGES
-from relay_operator.console.extension import Extension
+from relay_operator.console.ports import Extension
 from relay_operator.examples import Unplaceable
 
 _FOLDER = Path(__file__).parent

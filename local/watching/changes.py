@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from outbox_emulators.shell import as_json, printable
-from relay_operator.console.commit_times import NO_START, started_at, took_s, written_moment
+from relay_operator.console.history import NO_START, started_at, took_s, written_moment
 from relay_operator.console.model import earliest
 
 # Maximum number of events remembered. The stream has only the latest ones.

@@ -62,7 +62,7 @@ def time_machine(seconds: float) -> Iterator[None]:
     """This process's clock is that much ahead of the account's."""
     now = time.time
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("relay_operator.backends.cosmos.locks.time.time", lambda: now() + seconds)
+        patch.setattr("relay_operator.backends.cosmos.reader.time.time", lambda: now() + seconds)
         yield
 
 

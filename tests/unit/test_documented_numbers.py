@@ -35,10 +35,10 @@ import relay_operator.cli.sender
 import relay_operator.cli.smoke
 import relay_operator.cli.terminal
 import relay_operator.console.application
+import relay_operator.console.backlog
 import relay_operator.console.counts
 import relay_operator.console.model
 import relay_operator.console.pages
-import relay_operator.console.recent
 import relay_operator.deadletters.queue
 from inbox.options import Options
 from local.stack.ports import PORTS
@@ -50,7 +50,7 @@ WORDS = {2: "two", 3: "three", 4: "four", 5: "five", 8: "eighth", 10: "ten", 50:
 CLAIMS: list[tuple[str, str, Any]] = [
     ("docs/capacity.md", "An {} of it is reserved before a page is read", relay.backends.sql.memory._SHARES),
     ("docs/console.md", "With more than {} partitions", relay_operator.console.pages._MOST_PARTITIONS),
-    ("docs/console.md", "The latest {} of all partitions", relay_operator.console.recent.MOST),
+    ("docs/console.md", "The latest {} of all partitions", relay_operator.console.backlog.MOST),
     ("docs/console.md", "the {} oldest of each", relay_operator.console.model.EXAMPLES),
     (
         "docs/console.md",

@@ -25,7 +25,7 @@ from local.watching.command import Followed, Watching, _events
 from outbox import InvalidDocument
 from relay_operator.console import formatting
 from relay_operator.console.application import application
-from relay_operator.console.commit_times import NO_START
+from relay_operator.console.history import NO_START
 from relay_operator.console.model import Flow, Snapshot, Stage, Tracked
 from relay_operator.console.pages import ConsoleSettings, Pages
 from relay_operator.console.server import loopback

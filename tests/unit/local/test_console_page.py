@@ -9,8 +9,8 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from local.console.actions import TEMPLATES
 from relay_operator.console.application import application
-from relay_operator.console.extension import Extension
 from relay_operator.console.model import Flow, Snapshot
+from relay_operator.console.ports import Extension
 from relay_operator.console.server import loopback
 from tests.support.console_view import NOON, InMemoryView, busy, history
 

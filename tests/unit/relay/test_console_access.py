@@ -14,7 +14,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from relay.backends.findings import Finding
 from relay_operator.console.application import PAGES, application
-from relay_operator.console.extension import Extension
+from relay_operator.console.ports import Extension
 from relay_operator.console.server import Access, access_for, loopback, platform_authentication
 from tests.support.console_view import FINDINGS, InMemoryView, busy, history
 

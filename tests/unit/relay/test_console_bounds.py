@@ -21,7 +21,7 @@ from relay_operator.console.model import Arrival, Delivery, Snapshot, Subscripti
 from relay_operator.console.ports import Attempt
 from relay_operator.console.server import loopback
 from relay_operator.console.stream import encoded
-from relay_operator.console.timelines import Timelines
+from relay_operator.console.timeline import Timelines
 from tests.support.console_deployment import NOW, Deployment, size_of
 from tests.support.in_memory_outbox import InMemoryOutbox
 from tests.support.outbox import plain
@@ -184,7 +184,7 @@ async def viewers(relayed: Counted, keys: Sequence[str]) -> AsyncIterator[list[A
 
 @pytest.fixture
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("relay_operator.console.timelines._PAUSE_S", 0.0)
+    monkeypatch.setattr("relay_operator.console.timeline._PAUSE_S", 0.0)
 
 
 @pytest.mark.usefixtures("no_pause")
@@ -268,7 +268,7 @@ async def test_a_timeline_that_could_not_be_read_is_tried_again(
     async with viewers(relayed, ["k"]) as [timeline]:
         await timeline.html()
         assert len(relayed.counting.read_keys) == 1
-        monkeypatch.setattr("relay_operator.console.timelines._RETRY_S", 0.0)
+        monkeypatch.setattr("relay_operator.console.timeline._RETRY_S", 0.0)
         relayed.outbox.commit("b")
         await relayed.observer.look()
         for _ in range(2):

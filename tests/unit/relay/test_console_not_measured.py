@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 
 from relay_operator.console import formatting
-from relay_operator.console.commit_times import NO_START
-from relay_operator.console.document import members
-from relay_operator.console.model import Flow, Snapshot, Stage, Timeline, Tracked
+from relay_operator.console.history import NO_START
+from relay_operator.console.model import Flow, Snapshot, Stage, Timeline, Tracked, members
 from relay_operator.console.pages import ConsoleSettings, Pages
 from tests.support.console_view import NOON, committed, current, tracked
 

@@ -322,7 +322,7 @@ async def expire(relayed: Deployment, *names: str) -> None:
 async def test_a_timeline_has_an_event_that_expired_where_it_was_committed(
     relayed: Deployment, monkeypatch: pytest.MonkeyPatch, kept: int
 ) -> None:
-    monkeypatch.setattr("relay_operator.console.recent.KEPT", kept)
+    monkeypatch.setattr("relay_operator.console.backlog.KEPT", kept)
     relayed.outbox.commit("a")
     relayed.outbox.commit("b", expires_at=NOW + 5)
     relayed.outbox.commit("c")

@@ -15,9 +15,9 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from relay_operator.console.application import application
+from relay_operator.console.backlog import KEPT, MOST
 from relay_operator.console.model import EventState, Removal, Stage, Tracked
 from relay_operator.console.page_query import STAGES, EventFilter, PageQuery
-from relay_operator.console.recent import KEPT, MOST
 from relay_operator.console.server import loopback
 from relay_operator.outcomes import Outcome
 from tests.support.console_deployment import Deployment

@@ -18,8 +18,7 @@ from relay_operator.cli.main import parser
 from relay_operator.console.application import application
 from relay_operator.console.formatting import Commands
 from relay_operator.console.model import QuarantineGroup
-from relay_operator.console.page_query import MOST_RECORDS
-from relay_operator.console.selection import AT_ONCE, selection
+from relay_operator.console.page_query import AT_ONCE, MOST_RECORDS, selection
 from relay_operator.console.server import loopback
 from tests.support.console_view import InMemoryView, busy, record
 

@@ -90,7 +90,7 @@ async def test_a_lock_that_is_older_than_any_host_holds_it_is_an_error_that_name
     account: Account, monkeypatch: pytest.MonkeyPatch, age_s: float, stale: bool
 ) -> None:
     account.items["leases"] = [{"id": "host_db_coll.lock", "_ts": 1000}]
-    monkeypatch.setattr("relay_operator.backends.cosmos.locks.time.time", lambda: 1000 + age_s)
+    monkeypatch.setattr("relay_operator.backends.cosmos.reader.time.time", lambda: 1000 + age_s)
 
     found = await trouble()
 

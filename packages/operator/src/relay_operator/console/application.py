@@ -13,13 +13,12 @@ from aiohttp import web
 from relay.backends.findings import Level
 from relay.core.errors import RelayError, UsageError, first_line
 from relay.core.remedy import CHECK, Sentence
-from relay_operator.console.extension import Extension
 from relay_operator.console.formatting import Commands
 from relay_operator.console.model import Checked, Problem, Snapshot, Timeline
 from relay_operator.console.overview import Overview, StreamView, path_of
 from relay_operator.console.page_query import EVERYTHING, PageQuery
 from relay_operator.console.pages import ConsoleSettings, Pages
-from relay_operator.console.ports import Check, View
+from relay_operator.console.ports import Check, Extension, View
 from relay_operator.console.server import Access, guarded, set_headers
 from relay_operator.console.stream import (
     CURRENT_WITHIN_S,
@@ -30,7 +29,7 @@ from relay_operator.console.stream import (
     page_changes,
     recent_events,
 )
-from relay_operator.console.timelines import Timelines
+from relay_operator.console.timeline import Timelines
 
 PAGES = web.AppKey("PAGES", Pages)
 

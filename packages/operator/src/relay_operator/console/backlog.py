@@ -1,18 +1,22 @@
-"""The events in memory: those that the relay has not passed, and those in quarantine."""
+"""The events in memory: those that wait, those in quarantine, the latest, and those that operators removed."""
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections import OrderedDict
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from operator import attrgetter
+from typing import Any
 
 from relay.backends.outbox import Committed, id_name, key_name
 from relay.core.events import EventName
 from relay.core.place import PlaceInFeed
 from relay.quarantine.items import Filter, Items, RecordSummary
-from relay_operator.console.commit_times import started_at
-from relay_operator.console.model import QuarantineRecord, Removal
+from relay_operator.console.history import started_at
+from relay_operator.console.model import QuarantineRecord, Removal, RemovedRecord, Tracked
 from relay_operator.outcomes import OUTCOME_TYPE, Removed
 
 _PAGE = 1000
@@ -232,3 +236,99 @@ def _name(summary: RecordSummary | Removed) -> int:
 def _names_of(event: Waiting) -> tuple[int, int]:
     partition_key, identifier = event.name
     return hash((partition_key, identifier)), hash((partition_key, event.place))
+
+
+MOST = 50
+"""Maximum number of events shown as the latest ones."""
+
+KEPT = 500
+"""Maximum number of events in memory, among which a reader of the page can search: about 5 MB at worst."""
+
+
+class Recent:
+    """The newest events that were read, in whatever order the partitions were.
+
+    Events of the same time keep the order in which they were read, which is that of the feed within a partition.
+    """
+
+    def __init__(self) -> None:
+        self._tracked: dict[EventName, Tracked] = {}
+        self._times: dict[EventName, tuple[float, int]] = {}
+        # The oldest first; a number is given once, so that no names are compared.
+        self._order: list[tuple[float, int, EventName]] = []
+        self._numbers = count()
+
+    def __iter__(self) -> Iterator[tuple[EventName, Tracked]]:
+        return iter(self._tracked.items())
+
+    def add(self, tracked: Tracked, event: Committed) -> None:
+        """Add an event that is new, or was read again."""
+        name = event.partition_key, event.id
+        if name in self._times:
+            del self._order[bisect_left(self._order, (*self._times[name], name))]
+        at, number = event.committed_at, next(self._numbers)
+        self._tracked[name], self._times[name] = tracked, (at, number)
+        insort(self._order, (at, number, name))
+        if len(self._order) > KEPT:
+            *_, oldest = self._order.pop(0)
+            del self._tracked[oldest], self._times[oldest]
+
+    def remove(self, name: EventName) -> None:
+        """Remove an event, if it is one of the latest."""
+        if name in self._times:
+            del self._order[bisect_left(self._order, (*self._times[name], name))]
+            del self._tracked[name], self._times[name]
+
+    def change(self, name: EventName, **changes: Any) -> None:
+        """Change what is known of an event, if it is one of the latest."""
+        if (tracked := self._tracked.get(name)) is not None:
+            self._tracked[name] = replace(tracked, **changes)
+
+    def get(self, name: EventName) -> Tracked | None:
+        return self._tracked.get(name)
+
+    def shown_names(self) -> Sequence[EventName]:
+        """Return the names of the events that are shown as the latest ones."""
+        return [name for _, _, name in self._order[-MOST:]]
+
+    def newest_first(self) -> Sequence[Tracked]:
+        """Return every event in memory."""
+        return tuple(self._tracked[name] for _, _, name in reversed(self._order))
+
+
+MOST_REMOVALS = 50
+"""Maximum number of removals shown."""
+
+DAYS = 7
+"""Number of days of which removals are read when the console starts. The store keeps them for thirty."""
+
+
+class Removals:
+    """The latest removals, read as they are added."""
+
+    def __init__(self, items: Items) -> None:
+        self._items = items
+        # By the ids of their items, as a reading overlaps the one before it.
+        self._known: dict[str, Removed] = {}
+        self._since: str | None = None
+
+    @property
+    def latest(self) -> Sequence[RemovedRecord]:
+        """The latest removals, the newest first."""
+        return tuple(map(RemovedRecord.of, self._known.values()))
+
+    async def read(self, now: float) -> None:
+        """Read the removals since the last reading; `now` is in seconds since 1970.
+
+        Raises:
+            StoreError: The quarantine cannot be read.
+        """
+        moment = datetime.fromtimestamp(now, UTC)
+        since = self._since or (moment - timedelta(days=DAYS)).isoformat()
+        found = {item["id"]: Removed.of(item) for item in await self._items.of_type(OUTCOME_TYPE, since=since)}
+        ordered = sorted({**self._known, **found}.items(), key=lambda each: each[1].at, reverse=True)
+        self._known = dict(ordered[:MOST_REMOVALS])
+        if self._known:
+            # A command whose clock is ahead hides none that follows it.
+            newest = max(map(attrgetter("at"), self._known.values()))
+            self._since = overlapping(min(newest, moment.isoformat()))

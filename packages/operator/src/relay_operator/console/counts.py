@@ -10,6 +10,7 @@ from relay.backends.findings import Finding
 from relay.backends.outbox import key_name
 from relay.core.events import Reason
 from relay.quarantine.items import Filter
+from relay_operator.console.backlog import Removals
 from relay_operator.console.freshness import Freshness, Part
 from relay_operator.console.model import (
     EXAMPLES,
@@ -20,7 +21,6 @@ from relay_operator.console.model import (
     by_reason,
 )
 from relay_operator.console.ports import Attempt, Parts, Sources
-from relay_operator.console.removals import Removals
 
 _DEAD_LETTERS = "dead letters of "
 

@@ -7,17 +7,16 @@ Azure, the console sees less than on the local stack.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from relay import __version__
 from relay.backends.findings import Finding
 from relay.backends.outbox import Committed, cut_text, id_name, key_name
 from relay.core.events import Reason
 from relay.quarantine.items import RecordSummary
-from relay_operator.console.commit_times import NO_START, took_s
-from relay_operator.console.history import History
-from relay_operator.console.rates import LATENCY_S
+from relay_operator.console.history import LATENCY_S, NO_START, History, took_s
 from relay_operator.console.truncation import DETAIL, REASON
 from relay_operator.outcomes import Outcome, Removed
 
@@ -469,3 +468,20 @@ def by_reason(found: Iterable[GroupedT]) -> list[tuple[str, list[GroupedT]]]:
     for each in found:
         groups.setdefault(each.reason, []).append(each)
     return sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
+
+
+def members(value: Snapshot | Timeline | Tracked) -> dict[str, Any]:
+    """Return the members of the JSON object of a value.
+
+    An event has its `state` as well, as the page shows it, and `not_measured`: why no time is known.
+    A snapshot has the `version` of the console, which `python -m relay --version` prints, and no earlier events.
+    """
+    match value:
+        case Snapshot():
+            found = asdict(replace(value, recent=(), earlier=()))
+            del found["earlier"]
+            return {"version": __version__, **found, "recent": list(map(members, value.recent))}
+        case Timeline():
+            return {**asdict(replace(value, events=())), "events": list(map(members, value.events))}
+        case Tracked():
+            return {**asdict(value), "state": value.state, "not_measured": value.not_measured}

@@ -12,16 +12,15 @@ from functools import partial
 from typing import Self
 
 from relay_operator.backends.backend import OperatorBackend
+from relay_operator.console.backlog import MOST
 from relay_operator.console.counts import Counts
 from relay_operator.console.freshness import Freshness, Part
 from relay_operator.console.history import History, Ring
 from relay_operator.console.model import Flow, Known, Partition, Snapshot, Timeline
-from relay_operator.console.open_timelines import OpenTimelines
 from relay_operator.console.ports import Attempt, Parts, Sources
 from relay_operator.console.progress import Progress
-from relay_operator.console.recent import MOST
 from relay_operator.console.servicebus import ServiceBusTopic
-from relay_operator.console.timeline import Seen, read_timeline
+from relay_operator.console.timeline import OpenTimelines, Seen, read_timeline
 from relay_operator.console.truncation import ERROR, both_ends
 
 logger = logging.getLogger(__name__)

@@ -9,11 +9,9 @@ from typing import Any
 
 from relay.backends.findings import Level
 from relay.core import jsontext
-from relay_operator.console.document import members
-from relay_operator.console.extension import Extension
 from relay_operator.console.formatting import Commands, plural
-from relay_operator.console.model import Snapshot
-from relay_operator.console.ports import View
+from relay_operator.console.model import Snapshot, members
+from relay_operator.console.ports import Extension, View
 from relay_operator.console.status import Headline, headline, stale_since
 
 # Maximum number of streams that the headline names.

@@ -1,11 +1,12 @@
-"""The HTML of the console: the whole page, the sections that the stream replaces, and what others add to it."""
+"""The HTML of the console: the whole page, its charts, and the sections that the stream replaces."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
@@ -18,17 +19,86 @@ from relay.config.secrecy import quoted
 from relay.core.errors import SettingsError
 from relay.core.remedy import render
 from relay_operator.console import formatting
-from relay_operator.console.charts import charts
 from relay_operator.console.content import shows_data
-from relay_operator.console.extension import Extension
+from relay_operator.console.formatting import count, rate, span
 from relay_operator.console.freshness import FIGURES
+from relay_operator.console.history import SLOTS, History
 from relay_operator.console.model import Checked, Partition, Snapshot, Timeline
 from relay_operator.console.overview import StreamState, StreamView, overall, path_of
-from relay_operator.console.page_query import EVERYTHING, STAGES, PageQuery
-from relay_operator.console.selection import selection
+from relay_operator.console.page_query import EVERYTHING, STAGES, PageQuery, selection
+from relay_operator.console.ports import Extension
 from relay_operator.console.status import headline, is_unowned, stale_since
 from relay_operator.console.timeline import steps
 from relay_operator.reasons import QUARANTINE, RUNBOOK, STATES, may_be_released
+
+HEIGHT = 40
+"""Height of a chart, in units of its view box, whose width is one unit for each slot."""
+
+Values = Sequence[float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A line over the last hour.
+
+    Attributes:
+        most: The largest value in words, which is at the top of the chart; empty if nothing is known.
+        unobserved: For how long nothing was observed, in words; empty if never.
+        line, gaps: Path data of SVG: the values, and the times at which nothing was observed.
+    """
+
+    title: str
+    most: str
+    unobserved: str
+    line: str
+    gaps: str
+
+
+def charts(history: History) -> Sequence[Chart]:
+    """Return the charts of rate, lag and failures."""
+    return [
+        _chart("Accepted a second", history.published_s, history.slot_s, rate),
+        _chart("Lag", history.lag_s, history.slot_s, span),
+        _chart("In quarantine", history.quarantined, history.slot_s, _whole),
+        _chart("Dead letters", history.dead_lettered, history.slot_s, _whole),
+    ]
+
+
+def _chart(title: str, known: Values, slot_s: int, write: Callable[[float], str]) -> Chart:
+    values = [*[None] * (SLOTS - len(known)), *known]
+    most = max((each for each in values if each is not None), default=None)
+    missing = values.count(None) * slot_s
+    return Chart(
+        title,
+        "" if most is None else write(most),
+        span(missing) if missing else "",
+        "".join(_line(start, run, most or 1.0) for start, run in _runs(values) if run[0] is not None),
+        "".join(f"M{start} 0h{len(run)}v{HEIGHT}h-{len(run)}z" for start, run in _runs(values) if run[0] is None),
+    )
+
+
+def _runs(values: Values) -> Iterator[tuple[int, Values]]:
+    """Yield the runs of known and of unknown values, each with its first slot."""
+    start = 0
+    for _, group in groupby(values, key=lambda each: each is None):
+        run = list(group)
+        yield start, run
+        start += len(run)
+
+
+def _line(start: int, run: Values, most: float) -> str:
+    """Return the path of a run: level in each slot, so that nothing between two values is made up."""
+    heights = [HEIGHT - round(HEIGHT * max(each or 0.0, 0.0) / most, 1) for each in run]
+    steps, slot = [f"M{start} {heights[0]:g}"], start
+    for height, group in groupby(heights):
+        slot += len(list(group))
+        steps.append(f"V{height:g}H{slot}")
+    return "".join(steps)
+
+
+def _whole(number: float) -> str:
+    return count(round(number))
+
 
 _FLOW = ("committed", "pipe_in", "accepted", "pipe_out", "subscriptions", "measures")
 _QUARANTINE = ("selection", "quarantine", "removals")
@@ -38,7 +108,7 @@ SECTIONS = ("headline", *_FLOW, "history", "problems", "recent", "partitions", *
 # The parts that depend on the query of the page's address.
 _OF_QUERY = ("recent", "selection", "quarantine")
 
-SLOTS = ("top", "subscription", "quarantine_group", "quarantine_record")
+PLACES = ("top", "subscription", "quarantine_group", "quarantine_record")
 """The places for a block: before the first section, where forms keep their text, as the stream replaces nothing;
 with each `subscription`; with each reason in quarantine, as `group`; with each `record` that is shown."""
 
@@ -161,7 +231,7 @@ class Pages:
             "is_unowned": is_unowned,
             "reasons": QUARANTINE,
             "states": STATES,
-            "blocks": {slot: _blocks(slot, extensions) for slot in SLOTS},
+            "blocks": {slot: _blocks(slot, extensions) for slot in PLACES},
             "styles": _statics(extensions, "style.css"),
             "scripts": _statics(extensions, "script.js"),
             "trace_address": settings.trace_address,

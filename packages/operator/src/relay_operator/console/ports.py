@@ -1,4 +1,4 @@
-"""The console's ports in addition to the outbox (`relay.backends.outbox`): a topic, and the relay itself.
+"""The console's ports beside the outbox (`relay.backends.outbox`): a topic, the relay, additions to a page.
 
 Nothing here writes, locks a session or settles a message. The adapter for Azure is in `servicebus`; a local stack
 has further ones, which know more. Each part is read independently (`Parts`).
@@ -11,7 +11,10 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
+
+from aiohttp import web
 
 from relay.backends.findings import Finding
 from relay.backends.outbox import Outbox
@@ -148,3 +151,22 @@ class Parts:
         """Forget the problems of parts with this beginning that are not among those kept."""
         for what in [each for each in self._problems if each.startswith(beginning) and each not in kept]:
             del self._problems[what]
+
+
+@dataclass(frozen=True, slots=True)
+class Extension:
+    """Blocks in the sections of a page, and further routes.
+
+    Attributes:
+        name: Of the part: its templates are included as `name/file.html`.
+        templates: The folder of its templates. Those with the name of one of `pages.SLOTS` are blocks of the page.
+        routes: Its routes, below the address of the page, which templates have in `base`. A handler makes its HTML
+            with `request.app[PAGES].fragment("name/file.html", …)`.
+        static: A folder that is served as `/static/name/`; None for none. `style.css` and `script.js` in it are
+            included in the page.
+    """
+
+    name: str
+    templates: Path
+    routes: Sequence[web.AbstractRouteDef] = ()
+    static: Path | None = None

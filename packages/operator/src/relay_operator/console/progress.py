@@ -1,17 +1,18 @@
-"""The relay's progress: events as they are committed, and the fate of each when a position passes it."""
+"""The relay's progress: events as they are committed, their fate when a position passes, and the owners."""
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
 from relay.backends.outbox import Committed, Position
 from relay.core.events import EventName
-from relay_operator.console.backlog import Backlog, Quarantined, Waiting
-from relay_operator.console.commit_times import estimated_at
+from relay_operator.console.backlog import Backlog, Quarantined, Recent, Waiting
 from relay_operator.console.freshness import Freshness, Part
+from relay_operator.console.history import Latencies, Rate, estimated_at
 from relay_operator.console.model import (
     Delivery,
     Partition,
@@ -22,12 +23,63 @@ from relay_operator.console.model import (
     accepted_at,
     earliest,
 )
-from relay_operator.console.open_timelines import OpenTimelines
-from relay_operator.console.owners import Owners
 from relay_operator.console.ports import Parts, Sources
-from relay_operator.console.rates import Latencies, Rate
-from relay_operator.console.recent import Recent
+from relay_operator.console.timeline import OpenTimelines
 from relay_operator.console.truncation import OWNER, optional
+
+# After a longer pause in reading, a renewal may have been missed.
+_OWNERS_PAUSE_S = 5.0
+
+# An owner renews its lease or claim at least twice in the time for which it is held.
+_SILENT = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A renewal: `sign` is the owner with the value of the renewal, `at` when it was seen first."""
+
+    sign: Hashable
+    at: float
+    held_s: float
+
+
+class Owners:
+    """The last renewal of each partition, as this process has seen it, by its own clock alone."""
+
+    def __init__(self) -> None:
+        self._seen: Mapping[str, _Seen] = {}
+        self._read_at = -math.inf
+
+    def note(self, positions: Iterable[Position], now: float) -> None:
+        """Note the positions that were read now."""
+        before = self._seen if now - self._read_at <= _OWNERS_PAUSE_S else {}
+        self._read_at = now
+        owned = [each for each in positions if each.owner is not None and each.renewal is not None]
+        self._seen = {each.name: _noted(each, before.get(each.name), now) for each in owned}
+
+    def held_s(self, name: str, now: float, ended_at: float | None) -> int | None:
+        """Return the seconds within which the partition is free of an owner that is gone; negative afterwards.
+
+        Args:
+            name: The partition.
+            now: The current time.
+            ended_at: When the owner has ended; None if that is not known.
+
+        Returns:
+            None if there is no owner, or if it is alive, as far as is known.
+        """
+        seen = self._seen.get(name)
+        if seen is None or math.isinf(seen.held_s):
+            return None
+        silent_s = now - (seen.at if ended_at is None else min(ended_at, seen.at))
+        is_gone = ended_at is not None or silent_s > seen.held_s * _SILENT
+        return math.ceil(seen.held_s - silent_s) if is_gone else None
+
+
+def _noted(position: Position, before: _Seen | None, now: float) -> _Seen:
+    sign = (position.owner, position.renewal)
+    return before if before is not None and before.sign == sign else _Seen(sign, now, position.held_s)
+
 
 # Maximum number of events of one call, and of calls before the positions are read again.
 _PAGE = 1000

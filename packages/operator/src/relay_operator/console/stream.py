@@ -9,13 +9,12 @@ from dataclasses import asdict
 from aiohttp import web
 
 from relay.core import jsontext
-from relay_operator.console.document import members
-from relay_operator.console.model import Known, Problem, Snapshot, Timeline, Tracked
+from relay_operator.console.model import Known, Problem, Snapshot, Timeline, Tracked, members
 from relay_operator.console.overview import Overview, overall
 from relay_operator.console.page_query import EVERYTHING, EventFilter, PageQuery
 from relay_operator.console.pages import Pages
 from relay_operator.console.ports import View
-from relay_operator.console.timelines import OpenTimeline
+from relay_operator.console.timeline import OpenTimeline
 
 MOST_STREAMS = 200
 

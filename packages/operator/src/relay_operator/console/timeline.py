@@ -1,15 +1,19 @@
-"""The timeline of one partition key: events, quarantine, deliveries and positions, read and put together."""
+"""The timeline of one partition key: read, put together, and shared by all its viewers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from relay.backends.outbox import Committed, Outbox, Position, cut_text, id_name, key_name
+from relay.core.events import EventName
 from relay.core.holds import PARKED_TYPE
 from relay.quarantine.items import Filter, Items, RecordSummary
-from relay_operator.console.commit_times import written_moment
+from relay_operator.console.history import written_moment
 from relay_operator.console.model import (
     Arrival,
     Delivery,
@@ -22,7 +26,7 @@ from relay_operator.console.model import (
     accepted_at,
     earliest,
 )
-from relay_operator.console.ports import Parts, Sources
+from relay_operator.console.ports import Parts, Sources, View
 from relay_operator.outcomes import OUTCOME_TYPE, Removed
 
 # Maximum number of records of a key that are read; each costs a row of a query.
@@ -348,3 +352,129 @@ def _arrived(delivery: Delivery, accepted: float | None) -> Step:
 
 def _between(first: float | None, second: float | None) -> float | None:
     return None if first is None or second is None else max(second - first, 0.0)
+
+
+# A timeline is read from the outbox, which costs request units. What could not be read is tried again.
+_PAUSE_S = 0.75
+_RETRY_S = 5.0
+
+
+class OpenTimeline:
+    """The timeline of one key, for all its viewers."""
+
+    def __init__(
+        self,
+        state: Callable[[], Hashable],
+        read: Callable[[], Awaitable[Timeline]],
+        render: Callable[[Timeline], str],
+    ) -> None:
+        """Open a timeline; the result of `state` changes whenever the timeline may have changed."""
+        self.viewers = 0
+        self._state = state
+        self._read = read
+        self._render = render
+        self._turn = asyncio.Lock()
+        self._shown: Hashable = None
+        self._due_at = float("inf")
+        self._read_at = float("-inf")
+        self._html = ""
+
+    async def html(self) -> str:
+        """Return the HTML of the timeline.
+
+        It is as read last if its key has not changed since, or within less than a second.
+        """
+        async with self._turn:
+            now, state = time.monotonic(), self._state()
+            if (state != self._shown or now >= self._due_at) and now - self._read_at >= _PAUSE_S:
+                timeline = await self._read()
+                self._shown, self._read_at = state, time.monotonic()
+                self._due_at = self._read_at + _RETRY_S if timeline.problems else float("inf")
+                self._html = self._render(timeline)
+            return self._html
+
+
+class Timelines:
+    """The timelines that are open, by their keys."""
+
+    def __init__(
+        self, view: View, read: Callable[[str], Awaitable[Timeline]], render: Callable[[Timeline], str]
+    ) -> None:
+        self._view = view
+        self._read = read
+        self._render = render
+        self._open: dict[str, OpenTimeline] = {}
+
+    @contextmanager
+    def open(self, partition_key: str) -> Iterator[OpenTimeline]:
+        with self._view.follow(partition_key) as state:
+            found = self._open.get(partition_key)
+            if found is None:
+                found = OpenTimeline(state, lambda: self._read(partition_key), self._render)
+                self._open[partition_key] = found
+            found.viewers += 1
+            try:
+                yield found
+            finally:
+                found.viewers -= 1
+                if not found.viewers:
+                    del self._open[partition_key]
+
+
+@dataclass(slots=True)
+class _Key:
+    """A key that is followed: by how many, how often it has changed, and what its timeline has."""
+
+    viewers: int = 0
+    changes: int = 0
+    ids: Sequence[str] = ()
+    deliveries: frozenset[Delivery] = frozenset()
+
+
+class OpenTimelines:
+    """Counts the changes of the keys that are followed, so that a timeline is read again for its own alone."""
+
+    def __init__(self) -> None:
+        self._keys: dict[str, _Key] = {}
+
+    @contextmanager
+    def follow(self, partition_key: str) -> Iterator[None]:
+        key = self._keys.setdefault(partition_key, _Key())
+        key.viewers += 1
+        try:
+            yield
+        finally:
+            key.viewers -= 1
+            if not key.viewers:
+                del self._keys[partition_key]
+
+    def changes(self, partition_key: str) -> int:
+        """Return the number of changes that were seen of a key while it was followed."""
+        return self._keys[partition_key].changes
+
+    def touch(self, partition_key: str) -> None:
+        """Note that something of a key has changed."""
+        if (key := self._keys.get(partition_key)) is not None:
+            key.changes += 1
+
+    def show(self, timeline: Timeline) -> None:
+        """Remember what the timeline of a key shows."""
+        key = self._keys.get(timeline.partition_key)
+        # Others may ask for fewer of its events.
+        if key is not None and len(timeline.events) >= len(key.ids):
+            key.ids = [each.id for each in timeline.events]
+            key.deliveries = frozenset(delivery for each in timeline.events for delivery in each.deliveries)
+
+    def names(self) -> Iterator[EventName]:
+        """Yield the events in the timelines that are open."""
+        for partition_key, key in self._keys.items():
+            for identifier in key.ids:
+                yield partition_key, identifier
+
+    def compare(self, found: Mapping[EventName, Sequence[Delivery]]) -> None:
+        """Touch the keys whose messages are not where their timelines show them."""
+        for partition_key, key in self._keys.items():
+            now = frozenset(each for identifier in key.ids for each in found.get((partition_key, identifier), ()))
+            if now != key.deliveries:
+                key.deliveries = now
+                key.changes += 1

@@ -20,7 +20,7 @@ from relay.backends.outbox import NextPage
 from relay.config.settings import Settings
 from relay.core.errors import first_line
 from relay.core.times import format_duration
-from relay_operator.backends.cosmos.locks import stale_locks
+from relay_operator.backends.cosmos.reader import stale_locks
 
 if TYPE_CHECKING:
     from azure.cosmos.aio import ContainerProxy, DatabaseProxy

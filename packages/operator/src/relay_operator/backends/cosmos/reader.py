@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -39,12 +40,35 @@ from relay.core.events import Event, EventName, Rejected
 from relay.core.place import Place, PlaceInFeed
 from relay.routes.mapping import PLAIN, Fields
 from relay.routes.pointers import Pointer
-from relay_operator.backends.cosmos.locks import stale_locks
 from relay_operator.backends.cosmos.scan import undeliverable
 from relay_operator.backends.rules import StoredRules
 
 if TYPE_CHECKING:
     from azure.cosmos.aio import ContainerProxy
+
+# The change feed processor holds its lock for 30 s at most. Clocks may differ, and expiry may be late.
+_STALE_LOCK_S = 60.0
+
+
+async def stale_locks(subject: str, leases: ContainerProxy) -> list[Finding]:
+    """Find the lease locks that nobody can hold any more.
+
+    They are documents `<prefix>.lock`, as the change feed processor names them.
+
+    `subject` names the lease container. Raises AzureError or OSError.
+    """
+    rows = leases.query_items("SELECT c.id, c._ts FROM c WHERE ENDSWITH(c.id, '.lock')")
+    now = time.time()
+    return [
+        Finding.error(
+            f"{subject} has the lock {row['id']!r}, {now - row['_ts']:.0f} s old: its host was killed while "
+            "starting, and every other host waits for the lock without logging anything",
+            "Delete that document, then set time to live to on without a default (defaultTtl: -1).",
+        )
+        async for row in rows
+        if now - row["_ts"] > _STALE_LOCK_S
+    ]
+
 
 # The ids of one query, whose text may have 512 KB.
 _IDS = 100
