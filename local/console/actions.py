@@ -6,6 +6,8 @@ and a Host of this machine.
 
 from __future__ import annotations
 
+import argparse
+import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,6 @@ import aiohttp
 from aiohttp import web
 
 from local.console.faults import inject, offered
-from local.console.quarantine import OPERATIONS, change
 from local.console.topic import EmulatorTopic
 from local.sending.event import Event, WordError, parse_fields
 from local.sending.outboxes import open_writer
@@ -26,9 +27,48 @@ from outbox import InvalidDocument
 from relay.config.settings import Settings
 from relay.config.streams import names_of
 from relay.core.events import Reason
+from relay_operator.cli import quarantine
+from relay_operator.cli.main import run
+from relay_operator.cli.terminal import Terminal
 from relay_operator.console.application import PAGES
 from relay_operator.console.ports import Extension
 from relay_operator.examples import Unplaceable
+
+OPERATIONS = {"release": quarantine.release, "discard": quarantine.discard}
+
+
+async def change(
+    operation: str,
+    environment: Mapping[str, str],
+    stream: str | None,
+    *,
+    ids: Sequence[str] = (),
+    reason: Reason | None = None,
+) -> tuple[bool, str]:
+    """Do one of OPERATIONS to the records of a stream with these ids, or to those of a reason.
+
+    The only stream of a stack needs no name.
+
+    Returns:
+        Whether everything was done, and what the command prints.
+    """
+    arguments = argparse.Namespace(
+        command=f"quarantine {operation}",
+        run=OPERATIONS[operation],
+        env_file=(),
+        source=None,
+        stream=stream,
+        ids=ids,
+        all=False,
+        reason=reason,
+        partition_key=None,
+        yes=True,
+        why="on the page of the local stack",
+    )
+    out, notes = io.StringIO(), io.StringIO()
+    code = await run(arguments, environment, Terminal(as_json=False, out=out, err=notes, stdin=io.StringIO()))
+    return code == 0, (out.getvalue() or notes.getvalue()).strip()
+
 
 _FOLDER = Path(__file__).parent
 TEMPLATES = _FOLDER / "templates"

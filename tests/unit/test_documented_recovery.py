@@ -10,8 +10,8 @@ import pytest
 
 from inbox import SqliteConnection, SqliteStore
 from inbox.sequences import advance
-from outbox_emulators.functions.balancing import leases_to_take
 from outbox_emulators.functions.leases import Lease
+from outbox_emulators.functions.listener import leases_to_take
 from tests.support.closing import CloseLater
 from tests.unit.test_documented_names import page
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import psycopg
 
 from changefeed import START, AsyncFeed, connect_async
 from local.stack import outboxes
@@ -22,7 +24,23 @@ from verification.bench.benchmark import Bound, Findings, Live, Plan, Table, Tar
 from verification.bench.counting import CountedSessions
 from verification.bench.offline import ENVIRONMENT
 from verification.bench.outbox import balanced_keys, event
-from verification.bench.sql_outbox import fill
+
+_EVENTS = "copy outbox.domain_event (id, partition_key, type, data) from stdin"
+_PLACES = 'copy changefeed."outbox:outbox.domain_event" (shard_id, id) from stdin'
+_SHARD = 0
+
+
+async def fill(url: str, documents: Sequence[dict[str, Any]]) -> None:
+    """Write documents in their order, all in one transaction: readers see all of them at once."""
+    async with await psycopg.AsyncConnection.connect(url) as connection, connection.cursor() as cursor:
+        async with cursor.copy(_EVENTS) as copy:
+            for each in documents:
+                row = each["id"], each["partitionKey"], each["type"], json.dumps(each["data"])
+                await copy.write_row(row)
+        async with cursor.copy(_PLACES) as copy:
+            for each in documents:
+                await copy.write_row((_SHARD, each["id"]))
+
 
 _FEED = "outbox.domain_event"
 _PAGE = 1000

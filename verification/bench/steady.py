@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -18,13 +20,88 @@ import psycopg
 
 from changefeed import connect_async, install_async, setup_feed_async
 from changefeed.statements import Statement
+from local.database.server import POSTGRES, as_other_user, prepare
+from relay.backends.sql.backend import SqlBackend
+from relay.backends.sql.worker import Worker
+from relay.config.settings import Settings
 from relay_operator.backends.sql import install
 from verification.bench.benchmark import Bound, Findings, Live, Plan, Table, Target, median, shown
 from verification.bench.broker import Broker
+from verification.bench.counting import Connect
 from verification.bench.latency import percentile
-from verification.bench.postgresql import database_seconds, running_server
-from verification.bench.sql_relay import running_worker
+from verification.bench.offline import ENVIRONMENT, AcceptingSenders, accepting_senders
 from verification.bench.subscriber import SUBSCRIPTION, running_subscriber
+
+
+@asynccontextmanager
+async def running_server(folder: Path) -> AsyncIterator[tuple[str, psutil.Process]]:
+    """A PostgreSQL with fsync on, on a socket in its folder: its URL and its process."""
+    data = folder / "data"
+    await asyncio.to_thread(prepare, data)
+    (data / "pg_hba.conf").write_text("local all all trust\n")
+    process = await asyncio.create_subprocess_exec(
+        *(str(POSTGRES), "-D", str(data), "-k", str(data), "-c", "listen_addresses=", "-c", "max_wal_size=4GB"),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
+        **as_other_user(),
+    )
+    url = f"postgresql://postgres@/postgres?host={data}"
+    try:
+        async with asyncio.timeout(20):
+            while not await _answers(url):
+                await asyncio.sleep(0.05)
+        yield url, psutil.Process(process.pid)
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+async def _answers(url: str) -> bool:
+    try:
+        await (await psycopg.AsyncConnection.connect(url)).close()
+    except psycopg.OperationalError:
+        return False
+    return True
+
+
+def database_seconds(server: psutil.Process) -> float:
+    """Return the seconds of the server and of all sessions, those that have ended included."""
+    times = [server.cpu_times()]
+    for child in server.children():
+        try:
+            times.append(child.cpu_times())
+        except psutil.NoSuchProcess:
+            continue
+    own = sum(one.user + one.system for one in times)
+    return float(own + times[0].children_user + times[0].children_system)
+
+
+@asynccontextmanager
+async def running_worker(
+    senders: AcceptingSenders | None, connect: Connect, **settings: str
+) -> AsyncIterator[None]:
+    """Relay until the block ends.
+
+    Args:
+        senders: Senders that accept everything, instead of a broker; None to send to the one of SERVICEBUS.
+        connect: Opens a session on the database.
+        settings: Those of the outbox: SQL, SQL_FEED, SQL_SHARDS; and SERVICEBUS.
+    """
+    read = Settings.from_environment({"SERVICEBUS": ENVIRONMENT["SERVICEBUS"], **settings})
+    assert read.sql is not None
+    with nullcontext() if senders is None else accepting_senders(senders):
+        relay = SqlBackend(read).relay
+    worker = Worker(relay, read.sql, connect, page_size=1000, poll_delay_s=0.5)
+    stop = asyncio.Event()
+    running = asyncio.create_task(worker.run(stop))
+    try:
+        yield
+    finally:
+        stop.set()
+        await running
+        await relay.close()
+
 
 _RATE = 50.0
 _FEED = "outbox.domain_event"

@@ -2,14 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 
-from verification.journal import checker
+from verification.journal import checker, entries
 from verification.journal.entries import Entry
 from verification.journal.specification import validate
-from verification.simulation import tolerated
 from verification.simulation.plan import Plan, Result
-from verification.simulation.tolerated import Learned
+
+Name = tuple[str, str]
+
+Learned = Mapping[tuple[str, str, str], float]
+"""When a process has learned that an event was accepted, by its name, the key and the id."""
+
+
+def without_excused(journal: Sequence[Entry], window_s: float, learned: Learned) -> list[Entry]:
+    """Return the journal without further copies of events that were not checkpointed in time.
+
+    A copy from a process that had learned of the event's acceptance in time is not excused.
+    """
+    first: dict[Name, entries.Accepted] = {}
+    committed: dict[Name, entries.Committed] = {}
+    kept: list[Entry] = []
+    checkpoints = [each for each in journal if isinstance(each, entries.Checkpointed)]
+    for entry in journal:
+        if isinstance(entry, entries.Committed):
+            committed[entry.key, entry.id] = entry
+        elif isinstance(entry, entries.Accepted):
+            name = entry.key, entry.id
+            if name in first:
+                in_time = first[name].at + window_s / 2
+                was_known = learned.get((entry.by, *name), math.inf) <= in_time
+                if not was_known and not _was_passed(committed[name], checkpoints, in_time):
+                    continue
+            first.setdefault(name, entry)
+        kept.append(entry)
+    return kept
+
+
+def _was_passed(event: entries.Committed, checkpoints: Sequence[entries.Checkpointed], until: float) -> bool:
+    """Return True if a lease has passed the event by that time."""
+    for each in checkpoints:
+        if each.at > until:
+            return False
+        if each.at >= event.at and _covers(each, event.place) and _reaches(each.position, event.position):
+            return True
+    return False
+
+
+def _reaches(position: entries.Position, event: entries.Position | None) -> bool:
+    return event is not None and position >= event[: len(position)]
+
+
+def _covers(lease: entries.OfLease, place: str) -> bool:
+    return lease.lease == place if lease.covers is None else lease.covers[0] <= place < lease.covers[1]
 
 
 def judged(
@@ -29,7 +75,7 @@ def judged(
         virtual_s: How long the universe lasted.
         is_over: Whether everything was published and settled, some time after the last fault.
     """
-    kept = tolerated.without_excused(journal, window_s, learned)
+    kept = without_excused(journal, window_s, learned)
     report = checker.check(kept, checker.Policy(plan.policy), is_complete=is_over)
     violations = list(report.findings)
     violations += validate(kept, checker.Policy(plan.policy)).findings

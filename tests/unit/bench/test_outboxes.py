@@ -21,10 +21,10 @@ from tests.support.outbox import sound
 from tests.support.sql_outbox import TABLE, provisioned
 from verification.bench.counting import CountedSessions
 from verification.bench.documents import ARTICLE, TWENTY_KB, TWO_KB, Source, Workload
+from verification.bench.feed import fill
 from verification.bench.offline import AcceptingSenders
 from verification.bench.outbox import Outbox, balanced_keys, event, partition_of
-from verification.bench.sql_outbox import fill
-from verification.bench.sql_relay import running_worker
+from verification.bench.steady import running_worker
 
 DOCUMENTS = [event(f"{number}-{key}", key) for key in ("a", "b", "a", "c") for number in range(3)]
 for order, document in enumerate(DOCUMENTS):

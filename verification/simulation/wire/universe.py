@@ -11,10 +11,17 @@ from collections.abc import Callable, Iterator
 
 import relay.servicebus.pipelined.link
 import relay.servicebus.pool  # noqa: F401 - a universe imports nothing
+from relay.config.settings import Settings
+from relay.quarantine.items import Items
+from relay_operator.backends.backend import open_backend
+from relay_operator.cli.quarantine_admin import QuarantineAdmin
+from relay_operator.cli.release import Release
+from relay_operator.cli.sender import ordered_sender
 from verification.journal.entries import Entry
 from verification.simulation import determinism
 from verification.simulation.connected import ConnectedWorld, sockets_of
 from verification.simulation.faults import Fault
+from verification.simulation.operators import BaseOperator
 from verification.simulation.plan import EVENTS, FAULTS, Plan, Result
 from verification.simulation.topic import CONDITIONS
 from verification.simulation.universe import SPAN_S, BaseUniverse, Document
@@ -22,8 +29,32 @@ from verification.simulation.verdict import judged
 from verification.simulation.wire import memory
 from verification.simulation.wire.fault_injection import KINDS, SERVICES, Strikes
 from verification.simulation.wire.host import Host
-from verification.simulation.wire.operators import Operator
 from verification.simulation.wire.services import WINDOW_S, Services
+
+
+class Operator(BaseOperator):
+    """An operator who connects to the same services as the app."""
+
+    # Each virtual second costs the requests of all hosts.
+    pauses_s = (20.0, 60.0)
+    patience_s = 240.0
+
+    def __init__(self, services: Services, number: int) -> None:
+        super().__init__(services, number)
+        self._backend = open_backend(Settings.from_environment({**os.environ, **services.settings()}))
+
+    def _items(self) -> Items:
+        return self._backend.open_store()
+
+    async def _release(self, records: QuarantineAdmin, key: str) -> Release:
+        outbox = self._backend.open_outbox()
+        try:
+            async with ordered_sender(self._backend.settings) as sender:
+                release = Release(records, sender, outbox, self._backend)
+                await release.release_parked(key, None)
+                return release
+        finally:
+            await outbox.close()
 
 
 def plan(seed: int, events: int = EVENTS, faults: int = FAULTS) -> Plan:

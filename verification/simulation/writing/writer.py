@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 
-from outbox import UnitOfWork
+from outbox import DomainEntity, DomainEvent, UnitOfWork
 from outbox.errors import (
     CommitUncertain,
     Conflict,
@@ -15,9 +16,49 @@ from outbox.errors import (
     Throttled,
 )
 from verification.simulation.world import World
-from verification.simulation.writing.orders import Order
 from verification.simulation.writing.promises import Promise, Promises, Told
 from verification.simulation.writing.sdk import SimulatedContainer
+
+
+@dataclass(frozen=True)
+class OrderPlaced(DomainEvent):
+    stamp: str
+
+
+@dataclass(frozen=True)
+class OrderChanged(DomainEvent):
+    stamp: str
+    line: int
+
+
+class OrderWithdrawn(DomainEvent):
+    pass
+
+
+@dataclass
+class Order(DomainEntity):
+    """An order.
+
+    Attributes:
+        stamp: Names the commit that has written this version.
+        basis: The stamp of the version that it was read in; None for a new one, or if any version may be replaced.
+    """
+
+    stamp: str
+    basis: str | None = None
+
+    def created_event(self) -> OrderPlaced:
+        return OrderPlaced(self.stamp)
+
+    def deleted_event(self) -> OrderWithdrawn:
+        return OrderWithdrawn()
+
+    def change(self, stamp: str, basis: str | None, events: int) -> None:
+        """Become another version, with some events."""
+        self.stamp, self.basis = stamp, basis
+        for line in range(events):
+            self.add_event(OrderChanged(stamp, line))
+
 
 _KEYS, _ORDERS = 6, 3
 

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from outbox_emulators.cosmos import resource_names
+from outbox_emulators.cosmos import catalog
 from outbox_emulators.cosmos.containers import Container
 from outbox_emulators.cosmos.documents import Document, raw_resource_id
 from outbox_emulators.cosmos.jsontext import Part
@@ -47,7 +47,7 @@ class RecordedRandomness:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._tails: deque[bytes] = deque()
-        monkeypatch.setattr(resource_names, "secrets", self)
+        monkeypatch.setattr(catalog, "secrets", self)
 
     def expect(self, rid: str) -> None:
         """Have the next resource get this `_rid`."""

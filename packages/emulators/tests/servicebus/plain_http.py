@@ -12,7 +12,7 @@ from azure.servicebus.management import ServiceBusAdministrationClient as Blocki
 
 from outbox_emulators.servicebus.auth import DEFAULT_KEY, KEY_NAME
 from outbox_emulators.servicebus.server import ServiceBusServer
-from outbox_emulators.testing.administration import administration_client, async_administration_client
+from outbox_emulators.testing.servicebus import administration_client, async_administration_client
 
 
 def management_connection_string(server: ServiceBusServer, key: str | None = None) -> str:

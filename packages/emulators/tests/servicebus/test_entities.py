@@ -12,7 +12,7 @@ from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.exceptions import ServiceBusAuthenticationError
 
 from outbox_emulators.properties import parse_duration
-from outbox_emulators.servicebus.administration.idle import IdleWatch
+from outbox_emulators.servicebus.administration.catalog import IdleWatch
 from outbox_emulators.servicebus.ends import Entity
 from outbox_emulators.servicebus.entities import Entities, EntitiesError
 from outbox_emulators.servicebus.entity_types import DuplicateDetection, ManagementSettings, QueueEntity

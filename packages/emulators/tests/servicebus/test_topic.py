@@ -12,8 +12,7 @@ from azure.servicebus.aio import ServiceBusClient
 from proton import Message, int32, symbol, timestamp
 from proton.reactor import Filter
 
-from outbox_emulators.servicebus.duplicates import DuplicateHistory
-from outbox_emulators.servicebus.ends import Refusal
+from outbox_emulators.servicebus.ends import DuplicateHistory, Refusal
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.entity_types import (
     DuplicateDetection,

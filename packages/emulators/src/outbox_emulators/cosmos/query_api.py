@@ -35,13 +35,41 @@ from outbox_emulators.cosmos.physical_partitions import Partition
 from outbox_emulators.cosmos.query.analysis import check_sortable, required_values
 from outbox_emulators.cosmos.query.complex_values import ComplexPlace
 from outbox_emulators.cosmos.query.execution import Continuation, Execution, Page, Place, ResumeFilter, Row
-from outbox_emulators.cosmos.query.features import check_features
 from outbox_emulators.cosmos.query.parsing import parse_query
 from outbox_emulators.cosmos.query.planning import check_mergeable, plan_of
 from outbox_emulators.cosmos.query.syntax import Query
 from outbox_emulators.cosmos.query.values import UNDEFINED
 from outbox_emulators.cosmos.scopes import ReadScope, scope_in_query
 from outbox_emulators.cosmos.storage import NOT_EXPIRED
+
+
+def check_features(query: Query, supported: str) -> None:
+    """Raise BadRequest unless the client supports all that the query needs; `supported` is the header."""
+    known = {feature.strip() for feature in supported.split(",")}
+    missing = [feature for feature in _features(query) if feature not in known]
+    if missing:
+        raise BadRequest(
+            "Query contains the following features, which the calling client does not support: "
+            f"{' '.join(missing)}. Upgrade the SDK to a version that does, or give the query a partition key."
+        )
+
+
+def _features(query: Query) -> list[str]:
+    needed = {
+        "Aggregate": query.aggregates and query.value is not None,
+        "DCount": query.counts_distinct,
+        "Distinct": query.distinct,
+        "GroupBy": query.group_by,
+        "ListAndSetAggregate": any(call.function in ("MAKELIST", "MAKESET") for call in query.aggregates),
+        "MultipleAggregates": len(query.aggregates) > 1,
+        "MultipleOrderBy": len(query.order_by) > 1,
+        "NonValueAggregate": query.aggregates and query.value is None,
+        "OffsetAndLimit": query.offset is not None,
+        "OrderBy": query.order_by,
+        "Top": query.top is not None,
+    }
+    return [feature for feature, is_needed in needed.items() if is_needed]
+
 
 _EVERYTHING = "SELECT * FROM c"
 _QUERY_JSON = "application/query+json"

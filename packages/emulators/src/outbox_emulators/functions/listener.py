@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from azure.core.exceptions import AzureError
 
-from outbox_emulators.functions.balancing import leases_to_take
 from outbox_emulators.functions.documents import PageWithheld
 from outbox_emulators.functions.edges import Edge, Edges, shuffled
 from outbox_emulators.functions.errors import describe
@@ -22,6 +22,41 @@ from outbox_emulators.functions.pause import pause
 from outbox_emulators.functions.startup import MINIMUM_RETRY_S, Startup, as_host_error
 from outbox_emulators.functions.status import UNABLE, FunctionStatus, Withheld
 from outbox_emulators.functions.trigger import LeaseTimings
+
+
+def leases_to_take(leases: Sequence[Lease], *, host: str, now: datetime, expiration_s: float) -> Sequence[Lease]:
+    """Return the leases that this host should try to acquire now.
+
+    As EqualPartitionsBalancingStrategy in Azure/azure-cosmos-dotnet-v3: up to an equal share of those that have no
+    owner or have expired; if there are none, one from the host with the most, if it has too many.
+    """
+    free = [lease for lease in leases if _is_free(lease, now, expiration_s)]
+    owned = _count_by_owner(leases, free, host)
+    share = math.ceil(len(leases) / len(owned))
+    needed = share - owned[host]
+    if needed <= 0:
+        return ()
+    if free:
+        return free[:needed]
+    richest = max(reversed(owned), key=lambda owner: owned[owner])
+    if owned[richest] <= share - (1 if needed > 1 else 0):
+        return ()
+    return [next(lease for lease in leases if lease.owner == richest)]
+
+
+def _is_free(lease: Lease, now: datetime, expiration_s: float) -> bool:
+    return not (lease.owner or "").strip() or lease.timestamp + timedelta(seconds=expiration_s) < now
+
+
+def _count_by_owner(leases: Sequence[Lease], free: Sequence[Lease], host: str) -> dict[str, int]:
+    free_ids = {lease.id for lease in free}
+    owned: dict[str, int] = {}
+    for lease in leases:
+        if lease.id not in free_ids:
+            owned[str(lease.owner)] = owned.get(str(lease.owner), 0) + 1
+    owned.setdefault(host, 0)
+    return owned
+
 
 _FIRST_POLL_S = 10.0
 _LOCK_LOOK_S = 15.0

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import insort
+from collections import deque
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 
 from outbox_emulators.recording import Recording
 from outbox_emulators.servicebus.dead_letters import DEAD_LETTER_SUFFIX, TRANSFER_SUFFIX
-from outbox_emulators.servicebus.duplicates import DuplicateHistory
 from outbox_emulators.servicebus.edges import Edges
 from outbox_emulators.servicebus.entity_types import ManagementSettings, Receiving, Sending
 from outbox_emulators.servicebus.errors import EntityDisabled, NotAllowed, NotFound, Refused
@@ -18,7 +20,53 @@ from outbox_emulators.servicebus.queue_settings import QueueSettings
 from outbox_emulators.servicebus.ready_queue import dead_letter_queue_factory, ready_queue_factory
 from outbox_emulators.servicebus.session_queue import SessionQueue
 from outbox_emulators.servicebus.status import Status
-from outbox_emulators.servicebus.timers import TimerQueue
+from outbox_emulators.servicebus.timers import Clock, TimerQueue
+
+
+class DuplicateHistory:
+    """Keeps keys for `window_ms` milliseconds from when each was first accepted.
+
+    The window may be changed; a key keeps the window under which it was accepted.
+    """
+
+    def __init__(self, window_ms: int, clock: Clock) -> None:
+        self.window_ms = window_ms
+        self._clock = clock
+        self._seen: set[Hashable] = set()
+        self._by_age: deque[tuple[int, Hashable]] = deque()
+
+    def __len__(self) -> int:
+        self._expire(self._clock())
+        return len(self._seen)
+
+    def __contains__(self, key: Hashable) -> bool:
+        """Return whether `key` was accepted within the window."""
+        self._expire(self._clock())
+        return key in self._seen
+
+    def is_new(self, key: Hashable) -> bool:
+        """Return whether `key` is new within the window; from now on it is not."""
+        now = self._clock()
+        self._expire(now)
+        if key in self._seen:
+            return False
+        self._seen.add(key)
+        until = now + self.window_ms
+        if self._by_age and until < self._by_age[-1][0]:
+            # Only after the window was made shorter: otherwise what is accepted later expires later.
+            insort(self._by_age, (until, key), key=itemgetter(0))
+        else:
+            self._by_age.append((until, key))
+        return True
+
+    def clear(self) -> None:
+        """Drop all keys."""
+        self._seen.clear()
+        self._by_age.clear()
+
+    def _expire(self, now: int) -> None:
+        while self._by_age and self._by_age[0][0] <= now:
+            self._seen.discard(self._by_age.popleft()[1])
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,7 @@ from typing import Any, TypeVar
 
 from outbox_emulators.jsonc import JsonError, read
 from outbox_emulators.properties import Problems, Reader
-from outbox_emulators.servicebus.authorization import AuthorizationRule
-from outbox_emulators.servicebus.entities_authorization import read_rules
+from outbox_emulators.servicebus.authorization import MOST_RULES, AuthorizationRule, Right
 from outbox_emulators.servicebus.entities_rules import read_name, read_rule
 from outbox_emulators.servicebus.entity_types import (
     DAY_MS,
@@ -33,6 +32,31 @@ from outbox_emulators.servicebus.entity_types import (
     TopicEntity,
 )
 from outbox_emulators.servicebus.forwarding import NO_FORWARDING_OF_SESSIONS
+
+NAME = "AuthorizationRules"
+
+
+def read_rules(reader: Reader) -> tuple[AuthorizationRule, ...]:
+    """Read the rules of the namespace or of an entity's properties."""
+    rules = tuple(_read(each) for each in reader.children(NAME))
+    names = {rule.name.lower() for rule in rules}
+    if len(names) < len(rules) or len(rules) > MOST_RULES:
+        reader.wrong(NAME, f"must have different names, and there may be {MOST_RULES} of them")
+    return rules
+
+
+def _read(rule: Reader) -> AuthorizationRule:
+    name = rule.string("KeyName", required=True)
+    primary = rule.string("PrimaryKey", required=True)
+    rights = Right.ANY
+    try:
+        rights = Right.parse(rule.strings("Rights"))
+    except ValueError as error:
+        rule.wrong("Rights", f"is wrong: {error}")
+    secondary = rule.string("SecondaryKey") or primary
+    rule.done()
+    return AuthorizationRule(name, rights, primary, secondary)
+
 
 _DEFAULT_TTL_MS = 60 * MINUTE_MS
 _DEFAULT_WINDOW_MS = 20_000

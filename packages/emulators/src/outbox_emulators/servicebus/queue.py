@@ -8,12 +8,11 @@ from collections.abc import Iterable, Mapping
 from outbox_emulators.servicebus import codec
 from outbox_emulators.servicebus.counts import Counts
 from outbox_emulators.servicebus.dead_letters import dead_letter
-from outbox_emulators.servicebus.deadlines import Deadlines
 from outbox_emulators.servicebus.entry import Entry, Lock, State
 from outbox_emulators.servicebus.errors import MessageLockLost, MessageNotFound, NotAllowed, ServiceBusError
 from outbox_emulators.servicebus.forwarding import Forward, on_its_way
 from outbox_emulators.servicebus.journal import Fate, Journal, Story
-from outbox_emulators.servicebus.locks import LockTable
+from outbox_emulators.servicebus.locks import Deadlines, LockTable
 from outbox_emulators.servicebus.message import Message
 from outbox_emulators.servicebus.message_store import MessageStore
 from outbox_emulators.servicebus.partitions import SequenceNumbers

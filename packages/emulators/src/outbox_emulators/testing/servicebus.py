@@ -7,6 +7,9 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
+from azure.core.pipeline.transport import AioHttpTransport, RequestsTransport
+from azure.servicebus.aio.management import ServiceBusAdministrationClient as AsyncServiceBusAdministrationClient
+from azure.servicebus.management import ServiceBusAdministrationClient
 
 from outbox_emulators.servicebus.edges import DEFAULT_SEED
 from outbox_emulators.servicebus.entities import Entities
@@ -18,6 +21,36 @@ from outbox_emulators.testing.faults import Fault, FaultClient
 if TYPE_CHECKING:
     from azure.servicebus.aio.management import ServiceBusAdministrationClient as AsyncAdministrationClient
     from azure.servicebus.management import ServiceBusAdministrationClient
+
+
+class PlainAioHttpTransport(AioHttpTransport):  # type: ignore[misc]  # azure-core exports it untyped
+    """Sends requests for https over http, in asynchronous clients."""
+
+    async def send(self, request: Any, **config: Any) -> Any:
+        request.url = request.url.replace("https://", "http://", 1)
+        return await super().send(request, **config)
+
+
+class PlainRequestsTransport(RequestsTransport):  # type: ignore[misc]  # azure-core exports it untyped
+    """Sends requests for https over http, in synchronous clients."""
+
+    def send(self, request: Any, **config: Any) -> Any:
+        request.url = request.url.replace("https://", "http://", 1)
+        return super().send(request, **config)
+
+
+def administration_client(connection_string: str, **options: Any) -> ServiceBusAdministrationClient:
+    """Return a client of a namespace's management API. The connection string has its admin port."""
+    return ServiceBusAdministrationClient.from_connection_string(
+        connection_string, transport=PlainRequestsTransport(), **options
+    )
+
+
+def async_administration_client(connection_string: str, **options: Any) -> AsyncServiceBusAdministrationClient:
+    """Return an asynchronous client of a namespace's management API. The connection string has its admin port."""
+    return AsyncServiceBusAdministrationClient.from_connection_string(
+        connection_string, transport=PlainAioHttpTransport(), **options
+    )
 
 
 class ServiceBusNamespace:
@@ -57,13 +90,13 @@ class ServiceBusNamespace:
 
     def administration_client(self, **options: Any) -> ServiceBusAdministrationClient:
         """Return a client that creates, changes and deletes entities; needs azure-servicebus."""
-        from outbox_emulators.testing.administration import administration_client
+        from outbox_emulators.testing.servicebus import administration_client
 
         return administration_client(self.administration_connection_string, **options)
 
     def async_administration_client(self, **options: Any) -> AsyncAdministrationClient:
         """Return an asynchronous client that creates, changes and deletes entities; needs azure-servicebus."""
-        from outbox_emulators.testing.administration import async_administration_client
+        from outbox_emulators.testing.servicebus import async_administration_client
 
         return async_administration_client(self.administration_connection_string, **options)
 

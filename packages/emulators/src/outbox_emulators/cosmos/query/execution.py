@@ -21,13 +21,42 @@ import orjson
 from outbox_emulators.cosmos import jsontext
 from outbox_emulators.cosmos.errors import BadRequest
 from outbox_emulators.cosmos.query.complex_values import ComplexPlace
-from outbox_emulators.cosmos.query.counts import count
-from outbox_emulators.cosmos.query.evaluation import Budget, Evaluator, Parameters, Scope, compile_expression
+from outbox_emulators.cosmos.query.evaluation import (
+    Budget,
+    Evaluator,
+    Parameters,
+    Scope,
+    compile_expression,
+    parameter,
+)
 from outbox_emulators.cosmos.query.grouping import Grouping
 from outbox_emulators.cosmos.query.joining import joined
 from outbox_emulators.cosmos.query.subqueries import compile_subqueries
-from outbox_emulators.cosmos.query.syntax import Expression, Name, ObjectLiteral, Query, SortKey
+from outbox_emulators.cosmos.query.syntax import (
+    Expression,
+    Literal,
+    Name,
+    ObjectLiteral,
+    Parameter,
+    Query,
+    SortKey,
+)
 from outbox_emulators.cosmos.query.values import UNDEFINED, canonical, load, sort_key, sort_order, sort_rank
+
+
+def count(expression: Expression | None, parameters: Parameters) -> int | None:
+    """Return the number, or None if there is none. Raises BadRequest if it is not a count."""
+    match expression:
+        case None:
+            return None
+        case Literal(value):
+            number = value
+        case Parameter(name):
+            number = parameter(name, parameters)
+    if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+        raise BadRequest(f"TOP, OFFSET and LIMIT need a whole number that is not negative, not '{number}'.")
+    return number
+
 
 MAX_PAGE_BYTES = 4 * 1024 * 1024
 _TICKS_A_SECOND = 10_000_000

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 from xml.etree.ElementTree import Element
 
 from outbox_emulators.servicebus.administration import atom, authorization, fields
@@ -22,7 +23,6 @@ from outbox_emulators.servicebus.administration.descriptions import (
     topic_values,
 )
 from outbox_emulators.servicebus.administration.errors import BadRequest, Conflict, EntityNotFound, NoDestination
-from outbox_emulators.servicebus.administration.idle import IdleWatch
 from outbox_emulators.servicebus.administration.rules import read_rule
 from outbox_emulators.servicebus.broker import Broker
 from outbox_emulators.servicebus.ends import Entity
@@ -30,7 +30,46 @@ from outbox_emulators.servicebus.entity_types import DEFAULT_RULE
 from outbox_emulators.servicebus.errors import NotFound
 from outbox_emulators.servicebus.filters import Rule
 from outbox_emulators.servicebus.forwarding import NO_FORWARDING_OF_SESSIONS
+from outbox_emulators.servicebus.timers import TimerQueue
 from outbox_emulators.servicebus.topic import Queue, Subscription, Topic
+
+
+class IdleWatch:
+    """Deletes entities that had no link, no use and no change for their AutoDeleteOnIdle."""
+
+    def __init__(
+        self, timers: TimerQueue, is_attached: Callable[[str], bool], delete: Callable[[Entity], None]
+    ) -> None:
+        self._timers = timers
+        self._is_attached = is_attached
+        self._delete = delete
+        self._watches: WeakKeyDictionary[Entity, object] = WeakKeyDictionary()
+
+    def watch(self, entity: Entity) -> None:
+        """Watch an entity, with its settings as they are now."""
+        watch = self._watches[entity] = object()
+        self._schedule_look(entity, watch, self._last_used(entity))
+
+    def _schedule_look(self, entity: Entity, watch: object, used_ms: int) -> None:
+        limit = entity.management.auto_delete_on_idle_ms
+        if limit is not None:
+            self._timers.call_at(used_ms + limit, lambda: self._look(entity, watch))
+
+    def _look(self, entity: Entity, watch: object) -> None:
+        limit = entity.management.auto_delete_on_idle_ms
+        if self._watches.get(entity) is not watch or entity.is_deleted or limit is None:
+            return
+        now = self._timers.now()
+        used = now if self._is_attached(entity.path) else self._last_used(entity)
+        if used + limit <= now:
+            self._delete(entity)
+        else:
+            self._schedule_look(entity, watch, used)
+
+    @staticmethod
+    def _last_used(entity: Entity) -> int:
+        return max(entity.times.updated_ms, entity.accessed_ms or 0)
+
 
 _ENTITY_NAME = re.compile(r"[A-Za-z0-9]|[A-Za-z0-9][\w\-./~]*[A-Za-z0-9]")
 _PART_NAME = re.compile(r"\$Default|[A-Za-z0-9]|[A-Za-z0-9][\w\-.]*[A-Za-z0-9]")
