@@ -77,6 +77,8 @@ _RELAY = {
     "servicebus/refusals": ("errors",),
     "servicebus/link_suspects": ("suspects", "pool", "pipelined_lanes", "publisher", "pipelined_link"),
     "servicebus/transfers": ("messages", "turn"),
+    "config/host_file": ("settings",),
+    "config/reader": ("settings", "secrets"),
     "config/settings": ("settings",),
     "config/streams": ("streams", "mapping"),
     "core/verdict": ("verdict", "plan", "turn", "suspects"),
