@@ -41,7 +41,7 @@ DOCS ?=
 REQUIREMENTS := pyproject.toml requirements.txt $(wildcard packages/*/pyproject.toml)
 SETUP = .venv/.installed-$(if $(filter sql,$(SOURCE)),sql,local)
 
-.PHONY: help lock setup demo chaos fuzz mutants spec simulate bench up down test test-slow test-all test-adverse coverage emulators-check release-check infra-check lint types worker-test sdk-suites languages blobs docs clean
+.PHONY: help lock setup demo chaos fuzz mutants spec simulate bench up down test test-slow test-all test-adverse coverage release-check infra-check lint types worker-test sdk-suites languages blobs docs clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-16s %s\n", $$1, $$2 }'
@@ -100,9 +100,6 @@ test-adverse: .venv/.collected ## The quick tests under load, elsewhere, in othe
 coverage: .venv/.collected ## The quick tests, and how much of relay/ they cover
 	@$(COVERED) -m "not slow"
 	@$(COVERAGE) 97
-
-emulators-check: ## Install the emulators into an empty environment, and run their README's examples there
-	@PYTHON="$(PYTHON)" bash packages/emulators/check.sh
 
 release-check: .venv/.installed-release ## Build, verify, install and try what a tag releases: RELEASE="--only outbox"
 	@$(PY) -m tests.release $(RELEASE)

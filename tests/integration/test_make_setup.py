@@ -185,9 +185,9 @@ def test_a_command_sets_up_the_packages_that_it_needs(clone: Path, words: tuple[
 
 
 def test_a_python_in_a_folder_with_a_space_is_one_word(clone: Path) -> None:
-    _, lines = make(clone, "--dry-run", "emulators-check", PYTHON="/a folder/python3")
+    _, lines = make(clone, "--dry-run", ".venv/.installed-lint", PYTHON="/a folder/python3")
 
-    assert lines == ['PYTHON="/a folder/python3" bash packages/emulators/check.sh']
+    assert lines[-1] == '"/a folder/python3" local/make_venv.py lint'
 
 
 def test_the_environment_grows_and_nothing_is_installed_twice(clone: Path, wheels: Path) -> None:
