@@ -146,6 +146,11 @@ def test_a_number_is_taken_from_its_least_to_its_most_and_none_beyond(
         assert problem.startswith(f"{name} is '{value}': set a")
 
 
+@pytest.mark.parametrize(("value", "pipelined"), [("true", True), ("False", False), (" TRUE ", True), ("", True)])
+def test_true_and_false_are_written_in_any_case(value: str, pipelined: bool) -> None:
+    assert Settings.from_environment(LEAST | {"RELAY_PIPELINED": value}).servicebus.pipelined is pipelined
+
+
 def test_a_number_of_seconds_may_be_a_millisecond_and_not_less() -> None:
     assert Settings.from_environment(LEAST | {"RELAY_SEND_TIMEOUT_S": "0.001"}).servicebus.send_timeout_s == 0.001
     for value in ("0", "0.0009", "-1", "inf", "nan", "soon"):
@@ -274,6 +279,7 @@ def test_a_representation_shows_the_address_and_the_identity() -> None:
         ("SERVICEBUS_TOPICS", "SERVICEBUS_TOPIC"),
         ("COSMOS_CONTAINERS", "COSMOS_CONTAINER"),
         ("RELAY_MAXITEMS", "RELAY_MAX_ITEMS"),
+        ("SERVICEBUS_ADMN", "SERVICEBUS_ADMIN"),
     ],
 )
 def test_a_misspelt_setting_is_refused_with_the_right_one(name: str, near: str) -> None:
