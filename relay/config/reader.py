@@ -102,7 +102,7 @@ class Reader:
         address: str,
         parts: tuple[str, ...],
         example: str | None = None,
-        required: bool = True,
+        required: bool,
         otherwise: str = "",
     ) -> Connection | None:
         """Return the connection to a service, or None if it is not set.
