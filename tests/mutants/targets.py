@@ -79,7 +79,7 @@ _RELAY = {
     "servicebus/transfers": ("messages", "turn"),
     "config/host_file": ("settings",),
     "config/reader": ("settings", "secrets"),
-    "config/settings": ("settings", "streams", "publisher"),
+    "config/settings": ("settings", "streams", "secrets", "publisher", "console_command", "stream_telemetry"),
     "config/streams": ("streams", "mapping"),
     "core/verdict": ("verdict", "plan", "turn", "suspects"),
     "backends/sql/install": ("sql_items",),

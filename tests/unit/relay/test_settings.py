@@ -146,6 +146,13 @@ def test_a_number_is_taken_from_its_least_to_its_most_and_none_beyond(
         assert problem.startswith(f"{name} is '{value}': set a")
 
 
+@pytest.mark.parametrize("name", ["/orders", "a b", "orders."])
+def test_the_topic_has_a_name_that_the_service_takes(name: str) -> None:
+    (problem,) = problems_of(LEAST | {"SERVICEBUS_TOPIC": name})
+
+    assert problem.startswith(f"SERVICEBUS_TOPIC is '{name}': set it to the name of a topic or a queue")
+
+
 @pytest.mark.parametrize(("value", "pipelined"), [("true", True), ("False", False), (" TRUE ", True), ("", True)])
 def test_true_and_false_are_written_in_any_case(value: str, pipelined: bool) -> None:
     assert Settings.from_environment(LEAST | {"RELAY_PIPELINED": value}).servicebus.pipelined is pipelined
@@ -313,6 +320,13 @@ def test_an_sql_outbox_needs_no_cosmos_db() -> None:
     assert settings.sql == SqlFeed(
         POSTGRES, Identity(managed=False, client_id=None), "outbox.domain_event", shards=1, claim_s=10.0
     )
+
+
+def test_a_process_has_64_mib_of_events_in_memory_by_default() -> None:
+    feed = read(SQL=POSTGRES).sql
+
+    assert feed is not None
+    assert feed.max_bytes == 67_108_864
 
 
 def test_everything_can_be_set() -> None:

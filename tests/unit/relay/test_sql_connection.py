@@ -26,6 +26,7 @@ UNENCODED = [
     "postgresql://relay:hidden/word@127.0.0.1:1/shop",
     "postgresql://relay:1/hidden@127.0.0.1:1/shop",
     "postgresql://relay:%00hidden@127.0.0.1:1/shop",
+    "postgresql://relay:%ffhidden@127.0.0.1:1/shop",
     "postgresql://relay:[hidden@[127.0.0.1:1/shop",
     "postgresql://relay@127.0.0.1:1/shop?password=hidden%zz",
     "postgresql://relay@127.0.0.1:1/shop?password=hidden=word",
@@ -53,7 +54,7 @@ async def test_a_url_that_is_not_encoded_is_refused_without_showing_any_of_it(ur
     assert "%40 for @" in str(refused.value)
 
 
-@pytest.mark.parametrize("url", UNENCODED[:7])
+@pytest.mark.parametrize("url", UNENCODED[:8])
 def test_the_app_does_not_start_with_a_password_that_is_not_encoded(url: str) -> None:
     (problem,) = problems(SQL=url)
 
