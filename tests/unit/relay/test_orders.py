@@ -178,6 +178,41 @@ async def test_an_order_that_is_removed_between_two_readings_goes_on_holding() -
     assert (set(found.orders), set(found.parked)) == ({X, Y}, {"k"})
 
 
+@pytest.mark.parametrize(
+    "is_older", [False, True], ids=["a reading under way", "an older reading that ends later"]
+)
+async def test_a_key_that_is_parked_during_a_reading_is_parked(is_older: bool) -> None:
+    """Leases that overlap give one process two pages with the same event, both at once.
+
+    The second one knows that the event is set aside, and its reading began before the key was parked.
+    """
+    quarantine = InMemoryQuarantine()
+    quarantine.held = {Y: carried_out(1)}
+    asked, answered = asyncio.Event(), asyncio.Event()
+
+    async def passed_positions(items: Sequence[Event | Rejected]) -> frozenset[int]:
+        if not asked.is_set():
+            asked.set()
+            await answered.wait()
+        return frozenset()
+
+    orders = Orders(quarantine, OnPoison.PARK, passed_positions)
+    other = asyncio.create_task(orders.for_attempt(page("x", "z"), "other", 0))
+    await asked.wait()
+    await orders.store(rejected(Reason.ACTION_NOT_STRING, event("x", "k") | {"_lsn": 5}), "one", lambda: None)
+    if is_older:
+        await orders.for_attempt(page("w"), "one", 1)
+    answered.set()
+
+    found = await other
+
+    assert X in found.orders
+    assert found.parked == {"k": Place(lsn=5)}
+    # What is released is not parked for a reading that begins then.
+    quarantine.parked = {}
+    assert (await orders.for_attempt(page("z", lsn=6), "later", 0)).parked == {}
+
+
 async def test_what_is_stored_behind_a_parked_event_is_remembered_though_its_key_is_released() -> None:
     quarantine = InMemoryQuarantine()
     quarantine.parked = {"k": None}
