@@ -276,6 +276,34 @@ def test_one_entity_under_two_names_is_found_as_the_service_compares_them(
         read_streams(environment, app=tmp_path)
 
 
+def test_the_path_of_another_entity_is_found_in_the_string_of_every_destination(tmp_path: Path) -> None:
+    orders = f"{STRING.format('orders.x.net/')};EntityPath=stock"
+    text = """
+        [destinations.a]
+        topic = "orders"
+        connection = "ORDERS_BUS"
+        [destinations.b]
+        topic = "audit"
+        [[routes]]
+        to = ["default", "a", "b"]
+    """
+
+    problems = problems_of(
+        text, tmp_path, ORDERS_BUS=orders, SERVICEBUS=f"{ENVIRONMENT['SERVICEBUS']};EntityPath=domain-events"
+    )
+
+    assert [problem.partition(": ")[0] for problem in problems] == [
+        "ORDERS_BUS has the EntityPath 'stock', and destinations.a.topic of relay.toml is 'orders'",
+        "SERVICEBUS has the EntityPath 'domain-events', and destinations.b.topic of relay.toml is 'audit'",
+    ]
+
+
+def test_names_of_containers_differ_by_case(tmp_path: Path) -> None:
+    text = "[outboxes.a]\ncontainer = 'Data'\nlease_container = 'Leases'\n[outboxes.b]\ncontainer = 'data'\n"
+
+    assert [each.in_cosmos.container for each in streams_of(text, tmp_path)] == ["Data", "data"]
+
+
 def test_one_namespace_by_identity_and_by_connection_string_is_one(tmp_path: Path) -> None:
     (tmp_path / "relay.toml").write_text(
         "[destinations.a]\ntopic = 'domain-events'\nconnection = 'ORDERS_BUS'\n[[routes]]\nto = ['default', 'a']\n"
