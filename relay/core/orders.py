@@ -13,9 +13,6 @@ quarantine. `park` needs every reading.
 
 An order is removed once the checkpoint has passed its event. So a page that may have been attempted before is
 compared with the checkpoint after the reading: of what was set aside, there is an order, or it has been passed.
-
-Pages of leases that overlap may be attempted by one process at the same time. So readings are numbered: a key that
-was parked after the latest one had begun is parked, whatever that reading found.
 """
 
 from __future__ import annotations
@@ -34,7 +31,6 @@ from relay.core.holds import NOTHING, Holds, Order
 from relay.telemetry.stream import logger_of
 
 if TYPE_CHECKING:
-    from relay.core.place import Place
     from relay.core.ports import Quarantine
 
 # Maximum number of events that this process remembers to have set aside, and of invocations to have begun. The
@@ -75,11 +71,6 @@ class Orders:
         self._policy = policy
         self._settled = settled
         self._read: Holds | None = None
-        # The number of readings that have begun, that of the one that `_read` is of, and, by key that this process
-        # has parked since then, the number at that time and the place of the event that parked it.
-        self._readings = 0
-        self._read_in = 0
-        self._parked_since: dict[str, tuple[int, Place]] = {}
         self._set_aside: dict[EventName, tuple[Order, ...]] = {}
         self._begun: dict[str, bool] = {}
         self._unreadable_until = 0.0
@@ -111,12 +102,11 @@ class Orders:
 
         Raises QuarantineError.
         """
-        number = self._next_reading()
         async with within(_READING_S, QuarantineError, "reading parked keys again"):
             found = await self._quarantine.holds()
         before = self._read or NOTHING
         # Of events that were not passed yet, another process may have removed the orders meanwhile.
-        self._keep(Holds(found.parked, {**before.orders, **found.orders}), number)
+        self._read = Holds(found.parked, {**before.orders, **found.orders})
         return self._holds_on((*received.events, *received.rejected))
 
     async def store(self, rejected: Sequence[Rejected], invocation_id: str, check: Callable[[], None]) -> None:
@@ -132,8 +122,6 @@ class Orders:
         for part in _parts(rejected):
             await self._quarantine.store(part, invocation_id, park=self._policy is OnPoison.PARK, check=check)
             self._note(part, carried_out=True)
-            if self._policy is OnPoison.PARK:
-                self._note_parked(part)
 
     def _note(self, rejected: Sequence[Rejected], *, carried_out: bool) -> None:
         for item in rejected:
@@ -143,37 +131,14 @@ class Orders:
                 others = (each for each in self._set_aside.get(item.name, ()) if each.place != order.place)
                 _remember(self._set_aside, item.name, (order, *others)[:_VERSIONS])
 
-    def _note_parked(self, stored: Sequence[Rejected]) -> None:
-        """Remember the keys of these documents until a reading that begins from now on."""
-        for item in stored:
-            key = item.partition_key
-            # A later poison does not move the place from which the key is parked.
-            if key in self._parked_since:
-                self._parked_since[key] = (self._readings, self._parked_since[key][1])
-            elif key is not None and item.reason is not Reason.KEY_PARKED:
-                self._parked_since[key] = (self._readings, item.document.place)
-
-    def _next_reading(self) -> int:
-        self._readings += 1
-        return self._readings
-
-    def _keep(self, found: Holds, number: int) -> None:
-        """Keep the result of a reading, unless one that began later has ended before it."""
-        if number > self._read_in:
-            self._read, self._read_in = found, number
-            self._parked_since = {key: each for key, each in self._parked_since.items() if each[0] >= number}
-
     def _holds_on(self, documents: Sequence[Event | Rejected]) -> Holds:
         read = self._read or NOTHING
         known = [orders for orders in (self._set_aside, read.orders) if orders]
         if not (known or read.parked):
             return NOTHING
         names = [name for each in documents if (name := each.name) is not None]
-        parked = {key: read.parked[key] for key, _ in names if key in read.parked}
-        if since := self._parked_since:
-            parked = {**{key: since[key][1] for key, _ in names if key in since}, **parked}
         return Holds(
-            parked,
+            {key: read.parked[key] for key, _ in names if key in read.parked},
             {
                 name: found
                 for name in names
@@ -184,7 +149,6 @@ class Orders:
     async def _refresh(self, *, needed: bool) -> None:
         if not needed and time.monotonic() < self._unreadable_until:
             return
-        number = self._next_reading()
         try:
             async with within(_READING_S, QuarantineError, "reading parked keys and orders"):
                 found = await self._quarantine.holds()
@@ -199,7 +163,9 @@ class Orders:
                 extra={"action": "relay_orders_unavailable"},
             )
             return
-        self._keep(await self._without_passed(found), number)
+        kept = await self._without_passed(found)
+        # Pages of leases that overlap are attempted at the same time: one may have parked a key meanwhile.
+        self._read = Holds({**self._quarantine.parked_here(), **kept.parked}, kept.orders)
 
     async def _without_passed(self, found: Holds) -> Holds:
         """Remove the orders whose events the checkpoint has passed."""

@@ -89,6 +89,12 @@ class Quarantine(Protocol):
         Raises QuarantineError if they cannot be read.
         """
 
+    def parked_here(self) -> Mapping[str, Place | None]:
+        """Return the keys that this process has parked, each with the place of the event that parked it.
+
+        A key is in it from the end of `store` until `holds` finds it released.
+        """
+
     async def store(
         self,
         rejected: Sequence[Rejected],

@@ -68,7 +68,10 @@ class StoredQuarantine:
                 # Meanwhile, another attempt may have found the same, or have parked the key again.
                 if self._parked.get(key) is parking:
                     del self._parked[key]
-        return Holds({**{key: each.place for key, each in self._parked.items()}, **found.parked}, found.orders)
+        return Holds({**self.parked_here(), **found.parked}, found.orders)
+
+    def parked_here(self) -> Mapping[str, Place | None]:
+        return {key: each.place for key, each in self._parked.items()}
 
     async def store(
         self,

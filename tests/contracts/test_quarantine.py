@@ -164,6 +164,21 @@ async def test_behind_a_released_key_nothing_is_stored(harness: Harness) -> None
     assert (await harness.quarantine.holds()).parked == {}
 
 
+async def test_keys_that_this_process_has_parked_are_known_until_their_release_is_read(
+    harness: Harness,
+) -> None:
+    first, second = rejected("a", "b")
+
+    await harness.quarantine.store([first], "i1", park=True)
+    await harness.quarantine.store([replace(second, reason=Reason.KEY_PARKED)], "i2", park=True)
+    await harness.quarantine.store(rejected("c", key="not parked"), "i3", park=False)
+    await harness.release("k")
+
+    assert harness.quarantine.parked_here() == {"k": first.document.place}
+    await harness.quarantine.holds()
+    assert harness.quarantine.parked_here() == {}
+
+
 async def test_an_attempt_goes_on_where_the_one_before_it_broke_off(harness: Harness) -> None:
     first, *behind = rejected("a", "b", "c", "d")
     behind = [replace(item, reason=Reason.KEY_PARKED) for item in behind]

@@ -152,6 +152,9 @@ class Shelf:
     async def holds(self) -> Holds:
         return Holds()
 
+    def parked_here(self) -> Mapping[str, Place | None]:
+        return {}
+
     async def store(self, rejected: Sequence[Rejected], /, invocation_id: str, **_: Any) -> None:
         for item in rejected:
             record = record_of(item, invocation_id)

@@ -171,14 +171,19 @@ class InMemoryQuarantine:
         self.parked: dict[str, Place | None] = {}
         self.ordered: set[EventName] = set()
         self.held: dict[EventName, Order] = {}
+        self._parked_here: dict[str, Place | None] = {}
         self.broken = False
         self.closed = False
 
     async def holds(self) -> Holds:
         self._check()
         self.reads += 1
+        self._parked_here = {key: place for key, place in self._parked_here.items() if key in self.parked}
         pending = {name: (Order(),) for name in self.ordered}
         return Holds(dict(self.parked), {**{name: (order,) for name, order in self.held.items()}, **pending})
+
+    def parked_here(self) -> Mapping[str, Place | None]:
+        return dict(self._parked_here)
 
     async def store(
         self,
@@ -197,7 +202,7 @@ class InMemoryQuarantine:
             if park and key is not None:
                 if item.reason is Reason.KEY_PARKED and key not in self.parked:
                     raise QuarantineError(f"the partition key {key!r} was released in the meantime")
-                self.parked.setdefault(key, item.document.place)
+                self._parked_here[key] = self.parked.setdefault(key, item.document.place)
             if not any(item.document == record.document for record in self.records):
                 self.records.append(item)
             if item.name is not None and item.reason is not Reason.KEY_PARKED:

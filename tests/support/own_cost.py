@@ -58,6 +58,9 @@ class _NoQuarantine:
     async def holds(self) -> Holds:
         return Holds()
 
+    def parked_here(self) -> Mapping[str, Place | None]:
+        return {}
+
     async def store(self, rejected: Sequence[Rejected], /, invocation_id: str, **_: Any) -> None:
         """It is kept nowhere."""
 

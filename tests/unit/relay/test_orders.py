@@ -49,6 +49,9 @@ class Silent:
     async def holds(self) -> Holds:
         return await self.quarantine.holds()
 
+    def parked_here(self) -> Mapping[str, Place | None]:
+        return self.quarantine.parked_here()
+
     async def store(self, *_: object, **__: object) -> None:
         pytest.fail("nothing is stored")
 
