@@ -12,7 +12,7 @@ import azure.functions as func
 
 from relay.backends.backend import Backend, open_backends
 from relay.config.clients import quiet_libraries, switch_off_sdk_tracing
-from relay.config.host_file import function_timeout_s
+from relay.config.reader import function_timeout_s
 from relay.config.streams import read_streams
 from relay.core.errors import SettingsError
 

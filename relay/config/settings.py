@@ -417,7 +417,7 @@ class Settings:
             function_timeout_s: The host's `functionTimeout`, below which an attempt has to end; None if no host
                 ends it.
             namespaces: The settings that say how to reach a namespace of Service Bus. The first is the one of
-                the settings; the others are checked, and `namespace` reads them. Without any, it is not known
+                the settings; the others are checked, and `read_namespace` reads them. Without any, it is not known
                 which one has to be set.
 
         Raises:
@@ -451,11 +451,6 @@ def _check_timeouts(reader: Reader, settings: Settings, function_timeout_s: floa
             f"RELAY_ATTEMPT_TIMEOUT_S is {attempt_s:g}: set at most {longest:g}, which "
             f"is host.json's functionTimeout less {ATTEMPT_MARGIN_S:g} s, or raise functionTimeout"
         )
-
-
-def namespace(environment: Mapping[str, str], name: str) -> Connection:
-    """Return the connection to the namespace that a setting names, which `from_environment` has checked."""
-    return read_namespace(Reader(environment), name)
 
 
 def read_namespace(reader: Reader, name: str, *, required: bool = True) -> Connection:

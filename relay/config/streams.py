@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from relay.config.clients import ConnectionString
+from relay.config.reader import Reader
 from relay.config.secrecy import hidden, looks_secret, quoted
 from relay.config.settings import (
     CONSUMER,
@@ -28,7 +29,7 @@ from relay.config.settings import (
     ServiceBusSettings,
     Settings,
     SqlFeed,
-    namespace,
+    read_namespace,
 )
 from relay.core.documents import SourceDocument
 from relay.core.errors import RulesError, SettingsError, UsageError, first_line
@@ -72,7 +73,8 @@ def read_streams(
         first = all(other != outbox for other, _ in pairs[:number])
         stream = _stream(settings, found, source, found.destinations[destination], first=first)
         setting = found.destinations[destination].connection
-        servicebus = replace(stream.servicebus, connection=namespace(environment, setting), setting=setting)
+        connection = read_namespace(Reader(environment), setting)
+        servicebus = replace(stream.servicebus, connection=connection, setting=setting)
         streams.append(replace(stream, servicebus=servicebus, several=len(pairs) > 1))
         if source.kind is not None and source.kind not in settings.sources:
             member = "container" if source.feed is None else "feed"

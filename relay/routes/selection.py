@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 
 from relay.core.documents import SourceDocument, StoredDocument
 from relay.core.events import Event, Reason, Rejected
-from relay.routes.conditions import Condition
-from relay.routes.decisions import Decision, decision
+from relay.routes.conditions import Condition, Decision, decision
 from relay.routes.mapping import PLAIN, Fields
 
 DEFAULT = "default"

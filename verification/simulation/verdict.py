@@ -13,7 +13,7 @@ from verification.simulation.plan import Plan, Result
 Name = tuple[str, str]
 
 Learned = Mapping[tuple[str, str, str], float]
-"""When a process has learned that an event was accepted, by its name, the key and the id."""
+"""Times at which processes have learned that an event was accepted, by the process, the key and the id."""
 
 
 def without_excused(journal: Sequence[Entry], window_s: float, learned: Learned) -> list[Entry]:

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.core.documents import SourceDocument
-from relay.routes.conditions import Condition
-from relay.routes.decisions import Rule, decision
+from relay.routes.conditions import Condition, Rule, decision
 
 NAMES = ("action", "key", "/data/tenant")
 VALUES = st.sampled_from(["a", "ab", "b", "", 1, True, 0, False, 1.0])

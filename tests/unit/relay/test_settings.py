@@ -13,7 +13,7 @@ from outbox_emulators.functions.errors import HostError
 from outbox_emulators.functions.host_json import HostConfiguration
 from outbox_emulators.servicebus.entities import Entities, EntitiesError
 from relay.config.clients import Connection, Identity
-from relay.config.host_file import function_timeout_s
+from relay.config.reader import function_timeout_s
 from relay.config.settings import ATTEMPT_MARGIN_S, ClaimCheck, CosmosSettings, OnPoison, Settings, SqlFeed
 from relay.core.errors import SettingsError, UsageError
 from relay_operator.cli.arguments import with_files

@@ -105,7 +105,7 @@ async def _give_up(task: asyncio.Future[Any]) -> None:
 
 
 _LOOKS = 4
-"""How often it looks within the time that is too long."""
+"""Looks of the watchdog within the time for which the loop may be blocked."""
 
 _RUNS_CALLBACKS = (str(Path(asyncio.__file__).with_name("events.py")), "_run")
 _THIS_LIBRARY = str(Path(__file__).parent)

@@ -126,7 +126,7 @@ async def read_servicebus(settings: Settings, administration: ManagementAddress 
     try:
         topic = await _request(read_topic, _administration_gap)
     except _OtherKindError:
-        topic = Gap(Why.OTHER_KIND, f"{name!r} is no {settings.servicebus.named_by.kind}")
+        topic = Gap(Why.OTHER_KIND, f"{name!r} is no {settings.servicebus.kind}")
     if isinstance(topic, Gap):
         return ServiceBusFacts(topic, topic, sending)
     if settings.servicebus.is_queue:
@@ -302,7 +302,7 @@ def _sending(subject: str, sending: int | Gap, setting: str) -> Finding:
 
 def _unread(subject: str, gap: Gap, settings: Settings, *, sendable: bool) -> Finding:
     unread = f"the properties of {subject} cannot be read"
-    kind = "queue" if settings.servicebus.is_queue else "topic"
+    kind = settings.servicebus.kind
     admin = f"{settings.servicebus.setting}_ADMIN"
     if gap.why is Why.OTHER_KIND:
         remedy = other_kind(settings.servicebus.named_by)
@@ -369,8 +369,7 @@ def _duplicate_detection(
         return Finding(
             Level.ERROR,
             f"{subject} does not detect duplicates: an event that is sent again is delivered again",
-            f"Create another {'queue' if settings.servicebus.is_queue else 'topic'} with duplicate detection. It "
-            "cannot be turned on later.",
+            f"Create another {settings.servicebus.kind} with duplicate detection. It cannot be turned on later.",
         )
     window = _duration(topic.duplicate_detection_history_time_window)
     if window is None:

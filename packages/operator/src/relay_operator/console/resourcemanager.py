@@ -87,9 +87,9 @@ def address_of(settings: Settings, environment: Mapping[str, str]) -> str | None
                 "the namespace"
             ]
         )
-    kind = "queues" if settings.servicebus.is_queue else "topics"
     # There, each / in the name of an entity is a ~.
-    return f"{namespace}/{kind}/{quote(settings.servicebus.entity.replace('/', '~'), safe='')}"
+    entity = quote(settings.servicebus.entity.replace("/", "~"), safe="")
+    return f"{namespace}/{settings.servicebus.kind}s/{entity}"
 
 
 class ResourceManager:
