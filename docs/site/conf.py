@@ -75,8 +75,8 @@ nitpicky = True
 nitpick_ignore_regex = [
     ("py:obj", r"(.|\n)*"),
     ("py:class", r".*\.(E|E_co|T|T_co|ConnectionT|ResultT)"),
-    ("py:class", r"changefeed\.statements\.(Dialect|Statement|Result)|inbox\.stores\.block_guard\.Turn"),
-    ("py:class", r"inbox\.stores\.sql\.statements\.(Statement|Result)|inbox\.signals\.Stoppable"),
+    ("py:class", r"changefeed\.statements\.(Dialect|Statement|Result)|inbox\.stores\.port\.Turn"),
+    ("py:class", r"inbox\.stores\.sql\.dialects\.(Statement|Result)|inbox\.event_loop\.Stoppable"),
     ("py:class", r"outbox_emulators\.servicebus\.(authorization\.AuthorizationRule|entity_types\.\w+)"),
 ]
 add_module_names = False
