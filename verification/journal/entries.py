@@ -78,6 +78,10 @@ class OfLease(Entry):
     epoch: int | None = None
     covers: Range | None = None
 
+    def has(self, place: str) -> bool:
+        """Return True if the lease covers the events with this `place`."""
+        return self.lease == place if self.covers is None else self.covers[0] <= place < self.covers[1]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committed(OfEvent):
@@ -176,6 +180,10 @@ class Checkpointed(OfLease):
 
     kind = "checkpointed"
     position: Position
+
+    def passed(self, event: Committed) -> bool:
+        """Return True if this is not before an event."""
+        return event.position is not None and self.position >= event.position[: len(self.position)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -215,10 +215,7 @@ class _Validator:
                 self._checkpoint(line, entry, lease)
 
     def _covered(self, lease: entries.OfLease) -> list[_Event]:
-        def covers(place: str) -> bool:
-            return lease.covers[0] <= place < lease.covers[1] if lease.covers else place == lease.lease
-
-        found = [event for event in self._events.values() if event.position and covers(event.entry.place)]
+        found = [event for event in self._events.values() if event.position and lease.has(event.entry.place)]
         return sorted(found, key=lambda event: event.position)
 
     def _claim(self, line: int, entry: entries.Claimed, lease: _Lease) -> None:

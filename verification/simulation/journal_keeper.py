@@ -43,17 +43,28 @@ class Notes:
 
     def waiting(self, longer_than_s: float) -> list[tuple[str, str]]:
         """Return the events, by key and id, that have waited so long for their content, as an operator sees it."""
-        of_quarantine = (entries.SetAside, entries.Parked, entries.Ordered)
-        settled = {(each.key, each.id) for each in self.journal if isinstance(each, of_quarantine)}
+        waiting: dict[tuple[str, str], entries.Committed] = {}
+        settled: dict[tuple[str, str], entries.Committed] = {}
+        leases: set[str] = set()
+        for each in self.journal:
+            if isinstance(each, entries.Committed) and not each.sound:
+                waiting[each.key, each.id] = each
+            elif isinstance(each, entries.SetAside | entries.Parked | entries.Ordered):
+                event = waiting.pop((each.key, each.id), None)
+                if event is not None:
+                    settled[event.key, event.id] = event
+            elif isinstance(each, entries.Checkpointed) and each.lease not in leases:
+                leases.add(each.lease)
+                if self.policy is OnPoison.BLOCK:
+                    # A host that was frozen may divide a lease where it had been long ago: what was set aside
+                    # since blocks again, as its order is gone.
+                    waiting |= {
+                        name: event
+                        for name, event in settled.items()
+                        if each.has(event.place) and not each.passed(event)
+                    }
         before = self.world.now - longer_than_s
-        return [
-            (each.key, each.id)
-            for each in self.journal
-            if isinstance(each, entries.Committed)
-            and each.at <= before
-            and not each.sound
-            and (each.key, each.id) not in settled
-        ]
+        return [name for name, event in waiting.items() if event.at <= before]
 
     def stored(self, created: bool, key: str, item: Mapping[str, Any]) -> None:
         """Note that an item of the quarantine was created, or else deleted."""

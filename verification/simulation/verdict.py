@@ -45,17 +45,9 @@ def _was_passed(event: entries.Committed, checkpoints: Sequence[entries.Checkpoi
     for each in checkpoints:
         if each.at > until:
             return False
-        if each.at >= event.at and _covers(each, event.place) and _reaches(each.position, event.position):
+        if each.at >= event.at and each.has(event.place) and each.passed(event):
             return True
     return False
-
-
-def _reaches(position: entries.Position, event: entries.Position | None) -> bool:
-    return event is not None and position >= event[: len(position)]
-
-
-def _covers(lease: entries.OfLease, place: str) -> bool:
-    return lease.lease == place if lease.covers is None else lease.covers[0] <= place < lease.covers[1]
 
 
 def judged(
