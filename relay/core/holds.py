@@ -10,8 +10,8 @@ Both are items of the quarantine, with the partition key of the event:
   name, so the order's id is a digest of it.
 - The same with `"carriedOut": true` and the event's `place`: it is in quarantine, or was until an operator
   released or discarded it. The relay writes this with each record in quarantine, so that the event is
-  neither published nor quarantined again by a later attempt. It is removed once the checkpoint has passed the
-  event.
+  neither published nor quarantined again by a later attempt. Once the checkpoint has passed the event, the time
+  when that was noticed stands in `passedAt`; `KEPT_S` later the order is removed.
 """
 
 from __future__ import annotations
@@ -30,24 +30,33 @@ PARKED_ID = "parked"
 ORDER_TYPE = "setAsideOrder"
 ORDER_PREFIX = "set-aside:"
 
+# Seconds that an order remains once its event is known to be passed: an attempt elsewhere may still store what it
+# compared with the checkpoint before, within a minute (`relay/core/fence.py`), and clocks differ.
+KEPT_S = 300.0
+
 
 @dataclass(frozen=True, slots=True)
 class Order:
     """An order to set an event aside: an operator's, or the relay's own for what it has quarantined.
 
-    It holds until the checkpoint has passed the event, also in other processes and after a restart. Once it is
-    carried out, the event is neither published nor quarantined again, whatever an operator does with its record.
+    It holds until the checkpoint has passed the event, and some minutes more, also in other processes and after a
+    restart. Once it is carried out, the event is neither published nor quarantined again, whatever an operator
+    does with its record.
 
     Attributes:
         carried_out: Whether the event is in quarantine, or was.
         place: The event's place in its feed; None for an operator's order that has not been carried out.
         reason: The reason under which a sound event is set aside; `detail` explains it.
+        passed_at: Seconds since 1970 when it was noticed that the checkpoint has passed the event.
+        etag: Its version in the store.
     """
 
     carried_out: bool = False
     place: Place | None = None
     reason: Reason = Reason.SET_ASIDE
     detail: str = "set aside by an operator"
+    passed_at: float | None = None
+    etag: str | None = field(default=None, compare=False)
 
     @classmethod
     def to_store(cls, item: Rejected, *, carried_out: bool) -> Order:
@@ -129,9 +138,12 @@ def order_item(partition_key: str, event_id: str) -> dict[str, Any]:
     }
 
 
-def fulfilled_order_item(partition_key: str, item: Rejected) -> dict[str, Any]:
+def fulfilled_order_item(
+    partition_key: str, event_id: str, place: Place, passed_at: float | None = None
+) -> dict[str, Any]:
     """Return the item that keeps a quarantined document from being published or quarantined again."""
-    return {**order_item(partition_key, item.id), "place": item.document.place.item(), "carriedOut": True}
+    passed = {} if passed_at is None else {"passedAt": passed_at}
+    return {**order_item(partition_key, event_id), "place": place.item(), "carriedOut": True, **passed}
 
 
 def is_pending(item: Mapping[str, Any]) -> bool:
@@ -141,7 +153,8 @@ def is_pending(item: Mapping[str, Any]) -> bool:
 def holds_from_items(items: Iterable[Mapping[str, Any]]) -> Holds:
     """Read the parked keys and orders among items; items of other types are ignored.
 
-    An order needs `partitionKey`, `eventId`, `carriedOut` and `place`; a marker the first and the last.
+    An order needs `partitionKey`, `eventId`, `carriedOut`, `place`, `passedAt` and `_etag`; a marker the first and
+    `place`.
     """
     parked: dict[str, Place | None] = {}
     orders: dict[EventName, list[Order]] = {}
@@ -151,7 +164,8 @@ def holds_from_items(items: Iterable[Mapping[str, Any]]) -> Holds:
             parked[item["partitionKey"]] = place
         elif item["type"] == ORDER_TYPE:
             name = (item["partitionKey"], item["eventId"])
-            orders.setdefault(name, []).append(Order(not is_pending(item), place))
+            order = Order(not is_pending(item), place, passed_at=item.get("passedAt"), etag=item.get("_etag"))
+            orders.setdefault(name, []).append(order)
     return Holds(parked, {name: tuple(each) for name, each in orders.items()})
 
 

@@ -11,14 +11,15 @@ or elsewhere, waits until the quarantine can be read: another process may have s
 published the events behind it. A page that nobody has attempted does not wait, as none of its events can be in
 quarantine. `park` needs every reading.
 
-An order is removed once the checkpoint has passed its event. So a page that may have been attempted before is
-compared with the checkpoint after the reading: of what was set aside, there is an order, or it has been passed.
+An order is removed some minutes after the checkpoint has passed its event. So a page that may have been attempted
+before is compared with the checkpoint after the reading: of what was set aside, there is an order, or it has been
+passed.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from relay.config.settings import OnPoison
@@ -27,7 +28,7 @@ from relay.core.documents import SourceDocument
 from relay.core.errors import QuarantineError, SourceError, first_line
 from relay.core.events import Event, EventName, Reason, Received, Rejected
 from relay.core.fence import Settled
-from relay.core.holds import NOTHING, Holds, Order
+from relay.core.holds import KEPT_S, NOTHING, Holds, Order
 from relay.telemetry.stream import logger_of
 
 if TYPE_CHECKING:
@@ -163,35 +164,47 @@ class Orders:
                 extra={"action": "relay_orders_unavailable"},
             )
             return
-        kept = await self._without_passed(found)
+        kept = await self._without_removed(found)
         # Pages of leases that overlap are attempted at the same time: one may have parked a key meanwhile.
         self._read = Holds({**self._quarantine.parked_here(), **kept.parked}, kept.orders)
 
-    async def _without_passed(self, found: Holds) -> Holds:
-        """Remove the orders whose events the checkpoint has passed."""
-        places = {
-            name: order.place
+    async def _without_removed(self, found: Holds) -> Holds:
+        """Note which orders' events the checkpoint has passed, and remove those of which that is long known."""
+        carried_out = {
+            name: order
             for name, orders in found.orders.items()
             for order in orders
             if order.carried_out and order.place is not None
         }
-        if not places:
-            return found
-        items = [
-            Rejected(SourceDocument({}, {"partitionKey": key}, place), Reason.SET_ASIDE, "", position, key)
-            for position, ((key, _), place) in enumerate(places.items())
-        ]
+        compared = {name: order for name, order in carried_out.items() if order.passed_at is None}
+        now = time.time()
+        over = {
+            name: order
+            for name, order in carried_out.items()
+            if order.passed_at is not None and now > order.passed_at + KEPT_S
+        }
         try:
             async with within(_REMOVING_S, QuarantineError, "removing orders that the checkpoint has passed"):
-                passed = await self._settled(items)
-                done = {name: place for number, (name, place) in enumerate(places.items()) if number in passed}
-                if done:
-                    await self._quarantine.forget(done)
+                if over:
+                    await self._quarantine.remove(over)
+                if compared:
+                    passed = await self._passed(compared)
+                    if passed:
+                        await self._quarantine.note_passed(passed)
         except (SourceError, QuarantineError) as error:
             # The orders remain in force; a later attempt removes them.
             logger.debug("orders that are carried out stay: %s", first_line(error))
             return found
-        return Holds(found.parked, {name: orders for name, orders in found.orders.items() if name not in done})
+        return Holds(found.parked, {name: orders for name, orders in found.orders.items() if name not in over})
+
+    async def _passed(self, orders: Mapping[EventName, Order]) -> dict[EventName, Order]:
+        """Return the orders whose events the checkpoint has passed. Raises SourceError."""
+        items = [
+            Rejected(SourceDocument({}, {"partitionKey": key}, order.place), Reason.SET_ASIDE, "", position, key)
+            for position, ((key, _), order) in enumerate(orders.items())
+        ]
+        passed = await self._settled(items)
+        return {name: order for number, (name, order) in enumerate(orders.items()) if number in passed}
 
 
 def _is_old_enough(received: Received) -> bool:

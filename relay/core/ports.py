@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 from relay.core.deadline import Deadline
 from relay.core.events import Event, EventName, Received, Rejected
 from relay.core.fence import Clearance
-from relay.core.holds import Holds
+from relay.core.holds import Holds, Order
 from relay.core.place import Place
 from relay.core.results import KeyOutcome
 from relay.core.verdict import Judge
@@ -112,7 +112,7 @@ class Quarantine(Protocol):
             park: Whether the first document of a partition key parks the key, atomically with its record.
             check: Called right before each write; what it raises ends the storing.
 
-        What is stored is held from then on by an order that is carried out, until `forget`: it is neither
+        What is stored is held from then on by an order that is carried out, until `remove`: it is neither
         published after all, nor stored again once an operator has released or discarded its record.
 
         Raises:
@@ -120,12 +120,21 @@ class Quarantine(Protocol):
                 fails, and its next attempt stores or publishes the rest.
         """
 
-    async def forget(self, orders: Mapping[EventName, Place], /) -> None:
-        """Remove orders whose events the checkpoint has passed.
+    async def note_passed(self, orders: Mapping[EventName, Order], /) -> None:
+        """Note in orders that are carried out that the checkpoint has passed their events.
 
         Args:
-            orders: By event, the place at which its order was carried out. An order that has been replaced
-                meanwhile, by an operator or for a later version of the event, stays.
+            orders: By event, its order as `holds` has read it. One that has been replaced meanwhile, by an
+                operator or for a later version of the event, stays as it is; others may, and are noted later.
+
+        Raises:
+            QuarantineError: They could not be written. Nothing is lost: somebody notes it later.
+        """
+
+    async def remove(self, orders: Mapping[EventName, Order], /) -> None:
+        """Remove orders, by event, as `holds` has read them.
+
+        One that has been replaced meanwhile stays; others may, and are removed another time.
 
         Raises:
             QuarantineError: They could not be removed. Nothing is lost: somebody removes them later.

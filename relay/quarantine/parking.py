@@ -134,7 +134,8 @@ class ParkedKey:
         They change nothing.
         """
         for record in records:
-            order = holds.fulfilled_order_item(self.partition_key, self.behind[record["id"]])
+            item = self.behind[record["id"]]
+            order = holds.fulfilled_order_item(self.partition_key, item.id, item.document.place)
             yield Create(order)
             yield Delete(order["id"])
 

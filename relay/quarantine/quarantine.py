@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from relay.core.errors import QuarantineError, StoreError
 from relay.core.events import EventName, Reason, Rejected
-from relay.core.holds import PARKED_ID, Holds, order_id
+from relay.core.holds import PARKED_ID, Holds, Order, fulfilled_order_item, order_id
 from relay.core.place import Place
-from relay.quarantine.items import Item, ItemChanged, ItemNotFound, Items, Operation, Stored, Writable
+from relay.quarantine.items import (
+    BATCH_OPERATIONS,
+    BatchFailed,
+    Create,
+    Delete,
+    Item,
+    ItemNotFound,
+    Items,
+    Operation,
+    Stored,
+    Writable,
+)
 from relay.quarantine.parking import NotParked, ParkedKey
 from relay.quarantine.record import create, create_held, record_of
 from relay.telemetry import instruments
@@ -92,14 +105,35 @@ class StoredQuarantine:
                 for item in rejected:
                     await _store_held(items, item, invocation_id)
 
-    async def forget(self, orders: Mapping[EventName, Place], /) -> None:
+    async def note_passed(self, orders: Mapping[EventName, Order], /) -> None:
+        now = time.time()
+
+        def noting(name: EventName, order: Order) -> list[Operation]:
+            assert order.place is not None
+            return [_removing(name, order), Create(fulfilled_order_item(*name, order.place, now))]
+
+        with _explaining("orders that are carried out must be changed"):
+            await self._change(orders, noting)
+
+    async def remove(self, orders: Mapping[EventName, Order], /) -> None:
         with _explaining("orders that are carried out must be removed"):
-            for (partition_key, event_id), place in orders.items():
-                with suppress(ItemNotFound, ItemChanged):
-                    found = await self._items.read(order_id(event_id), partition_key)
-                    # It may have been replaced: an order that is not carried out has no place.
-                    if Place.from_item(found.item.get("place")) == place:
-                        await self._items.delete(order_id(event_id), partition_key, etag=found.etag)
+            await self._change(orders, lambda name, order: [_removing(name, order)])
+
+    async def _change(
+        self, orders: Mapping[EventName, Order], changing: Callable[[EventName, Order], list[Operation]]
+    ) -> None:
+        """Change orders key by key, as many in a batch as it takes.
+
+        If one of them is not as it was read, those of its batch stay as they are: the next reading sees them.
+        """
+        by_key: dict[str, list[list[Operation]]] = {}
+        for name, order in orders.items():
+            by_key.setdefault(name[0], []).append(changing(name, order))
+        for key, changes in by_key.items():
+            at_a_time = BATCH_OPERATIONS // len(changes[0])
+            for start in range(0, len(changes), at_a_time):
+                with suppress(BatchFailed):
+                    await self._items.batch(key, list(chain.from_iterable(changes[start : start + at_a_time])))
 
     async def _store_parking(self, items: Writable, rejected: Sequence[Rejected], invocation_id: str) -> None:
         # Without a key that a session could have, nothing can follow: there is nothing to park.
@@ -149,6 +183,11 @@ async def _store_held(items: Writable, item: Rejected, invocation_id: str) -> No
         new = await create_held(items, record, item.partition_key, item)
     if new:
         _count(record)
+
+
+def _removing(name: EventName, order: Order) -> Delete:
+    """Return the deletion of an order as it was read."""
+    return Delete(order_id(name[1]), order.etag)
 
 
 def _count(record: Mapping[str, Any]) -> None:

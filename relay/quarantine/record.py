@@ -237,10 +237,13 @@ async def create_held(items: Writable, record: Mapping[str, Any], partition_key:
         raise
 
 
-async def hold(items: Writable, partition_key: str, item: Rejected, *first: Operation) -> bool:
+async def hold(
+    items: Writable, partition_key: str, item: Rejected, *first: Operation, passed_at: float | None = None
+) -> bool:
     """Put the order that holds a document's event in the place of the one that may be there.
 
-    `first` is done in the same batch before.
+    `first` is done in the same batch before. `passed_at` is when it was noticed that the checkpoint has passed the
+    event, in seconds since 1970.
 
     Returns:
         False if nothing was done, because this version of the event is held already.
@@ -249,7 +252,7 @@ async def hold(items: Writable, partition_key: str, item: Rejected, *first: Oper
         BatchFailed: `first` was refused.
         StoreError: The store cannot be written.
     """
-    order = holds.fulfilled_order_item(partition_key, item)
+    order = holds.fulfilled_order_item(partition_key, item.id, item.document.place, passed_at)
     removal: list[Operation] = []
     for _ in range(_ORDER_TRIES):
         try:
@@ -268,7 +271,7 @@ async def hold(items: Writable, partition_key: str, item: Rejected, *first: Oper
 
 async def is_held(items: Writable, partition_key: str, item: Rejected) -> bool:
     """Return True if an order holds this version of a document's event. Raises StoreError."""
-    order = holds.fulfilled_order_item(partition_key, item)
+    order = holds.fulfilled_order_item(partition_key, item.id, item.document.place)
     found = await _order(items, order["id"], partition_key)
     return found is not None and _is_same(found.item, order)
 

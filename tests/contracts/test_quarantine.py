@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -221,11 +222,38 @@ async def test_an_order_is_pending_until_its_event_is_stored_and_holds_until_it_
     assert before.orders == {("k", "e/1?#"): (Order(),), ("k", "e2"): (Order(),)}
     after = await harness.quarantine.holds()
     assert after.orders == {("k", "e/1?#"): (carried_out(item),), ("k", "e2"): (Order(),)}
-    place = item.document.place
-    await harness.quarantine.forget({("k", "e2"): place})
-    await harness.quarantine.forget({("k", "e/1?#"): place})
-    await harness.quarantine.forget({("k", "e/1?#"): place})
+    (order,) = after.orders["k", "e/1?#"]
+    await harness.quarantine.remove({("k", "e/1?#"): order})
+    await harness.quarantine.remove({("k", "e/1?#"): order})
     assert (await harness.quarantine.holds()).orders == {("k", "e2"): (Order(),)}
+
+
+@pytest.mark.parametrize("park", [False, True])
+async def test_what_is_known_to_be_passed_is_noted_in_its_order_which_goes_on_holding(
+    harness: Harness, park: bool
+) -> None:
+    # More than a batch takes, of two keys.
+    documents = [document for key in "xy" for document in events(key, 60)]
+    items = [
+        Rejected.of(sound(document, position), Reason.MESSAGE_REFUSED, "")
+        for position, document in enumerate(documents)
+    ]
+    await harness.quarantine.store(items, "i1", park=park)
+    orders = {name: order for name, (order,) in (await harness.quarantine.holds()).orders.items()}
+    assert len(orders) == 120
+    before = time.time()
+
+    await harness.quarantine.note_passed(orders)
+    noted = {name: order for name, (order,) in (await harness.quarantine.holds()).orders.items()}
+
+    assert {name: replace(order, passed_at=None) for name, order in noted.items()} == orders
+    assert all(before <= (order.passed_at or 0.0) <= time.time() for order in noted.values())
+    await harness.quarantine.store(items, "i2", park=park)
+    assert len(await harness.records()) == 120
+    again = {name: order for name, (order,) in (await harness.quarantine.holds()).orders.items()}
+    assert again == noted
+    await harness.quarantine.remove(again)
+    assert (await harness.quarantine.holds()).orders == {}
 
 
 async def test_a_record_and_a_parked_key_say_where_their_event_is_in_the_feed(harness: Harness) -> None:
@@ -247,8 +275,11 @@ async def test_an_event_that_is_set_aside_again_at_another_place_is_held_at_that
     for lsn in (7, 9):
         placed = replace(item, document=SourceDocument.plain({**item.document.stored, "_lsn": lsn}))
         await harness.quarantine.store([placed], "i1", park=park)
+        if lsn == 7:
+            ((earlier,),) = (await harness.quarantine.holds()).orders.values()
 
-    await harness.quarantine.forget({("k", "a"): Place(lsn=7)})
+    await harness.quarantine.note_passed({("k", "a"): earlier})
+    await harness.quarantine.remove({("k", "a"): earlier})
 
     assert (await harness.quarantine.holds()).orders == {("k", "a"): (Order(True, Place(lsn=9)),)}
     assert len(await harness.records()) == 2

@@ -27,7 +27,7 @@ from outbox_emulators.servicebus.sections import split_batch
 from relay.backends.cosmos.containers import Containers
 from relay.backends.cosmos.source import CosmosSource
 from relay.core.events import Event, EventName, Rejected
-from relay.core.holds import Holds
+from relay.core.holds import Holds, Order
 from relay.core.place import Place
 from relay.quarantine.record import record_of
 from relay.routes.selection import BY_DEFAULT, Selection
@@ -160,7 +160,10 @@ class Shelf:
             record = record_of(item, invocation_id)
             self.records.setdefault(record["id"], record)
 
-    async def forget(self, orders: Mapping[EventName, Place], /) -> None:
+    async def note_passed(self, orders: Mapping[EventName, Order], /) -> None:
+        """There are no orders."""
+
+    async def remove(self, orders: Mapping[EventName, Order], /) -> None:
         """There are no orders."""
 
     async def close(self) -> None:

@@ -5,7 +5,9 @@ They pass the contract suites in `tests/contracts`, as the adapters for Azure do
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from relay.core.deadline import Deadline
 from relay.core.documents import SourceDocument, StoredDocument
@@ -207,12 +209,19 @@ class InMemoryQuarantine:
                 self.records.append(item)
             if item.name is not None and item.reason is not Reason.KEY_PARKED:
                 self.ordered.discard(item.name)
-                self.held[item.name] = Order(True, item.document.place)
+                if item.name not in self.held or self.held[item.name].place != item.document.place:
+                    self.held[item.name] = Order(True, item.document.place)
 
-    async def forget(self, orders: Mapping[EventName, Place], /) -> None:
+    async def note_passed(self, orders: Mapping[EventName, Order], /) -> None:
         self._check()
-        for name, place in orders.items():
-            if name in self.held and self.held[name].place == place:
+        for name, order in orders.items():
+            if self.held.get(name) == order:
+                self.held[name] = replace(order, passed_at=time.time())
+
+    async def remove(self, orders: Mapping[EventName, Order], /) -> None:
+        self._check()
+        for name, order in orders.items():
+            if self.held.get(name) == order:
                 del self.held[name]
 
     async def close(self) -> None:

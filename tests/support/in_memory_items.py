@@ -103,7 +103,11 @@ class InMemoryItems:
         self._stored = changed
 
     async def holds(self) -> Holds:
-        return holds.holds_from_items(self._query())
+        queried = self._query()
+        etags = {key: stored.etag for key, stored in self._stored.items()}
+        return holds.holds_from_items(
+            [{**item, "_etag": etags[item["partitionKey"], item["id"]]} for item in queried]
+        )
 
     async def count(self, chosen: Filter, /) -> int:
         return len(await self.summaries(chosen))

@@ -33,7 +33,7 @@ from relay.backends.cosmos.source import ChangeBatch, CosmosSource, CosmosSource
 from relay.config.streams import read_streams
 from relay.core.events import Event, EventName, Rejected
 from relay.core.evidence import AcceptedLedger
-from relay.core.holds import Holds
+from relay.core.holds import Holds, Order
 from relay.core.pipeline import Relay
 from relay.core.place import Place
 from relay.routes.history import StreamRules
@@ -64,7 +64,10 @@ class _NoQuarantine:
     async def store(self, rejected: Sequence[Rejected], /, invocation_id: str, **_: Any) -> None:
         """It is kept nowhere."""
 
-    async def forget(self, orders: Mapping[EventName, Place], /) -> None:
+    async def note_passed(self, orders: Mapping[EventName, Order], /) -> None:
+        """There are no orders."""
+
+    async def remove(self, orders: Mapping[EventName, Order], /) -> None:
         """There are no orders."""
 
     async def close(self) -> None:

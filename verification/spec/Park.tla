@@ -41,11 +41,11 @@ CONSTANTS
     KeepsWhatWasSetAside,   \* packages/operator/src/relay_operator/cli/quarantine_admin.py: no order replaces one that was carried out for the same version
     WithdrawsAsRead,        \* packages/operator/src/relay_operator/cli/quarantine_admin.py: an order is withdrawn only as it was read
     RemovalLeavesOrder,     \* packages/operator/src/relay_operator/cli/quarantine_admin.py: what was parked behind another event leaves an order when it is
-                            \* removed, unless the checkpoint has passed it
+                            \* removed
+    OrdersOutlastComparisons, \* relay/core/holds.py: an order remains until nobody stores what was compared before its event was passed
 
     \* Assumptions. Each is TRUE.
-    AttemptsDoNotOverlap,   \* during an attempt, nobody else sets aside what it publishes, nor publishes, discards or
-                            \* releases what it sets aside
+    AttemptsDoNotOverlap,   \* during an attempt, nobody else sets aside what it publishes, nor publishes what it sets aside
     ReadsAreCurrent,        \* a reading of the quarantine has what other processes had written
     CountsAreCurrent,       \* a count of a key's records is at least as recent as the reading of its marker before
     SettingAsideTakesTime,  \* for two seconds after its commit, an event is neither set aside nor taken out of quarantine
@@ -197,11 +197,13 @@ DoNotRead(p) ==
     /\ phase' = [phase EXCEPT ![p] = "read"]
     /\ UNCHANGED <<lease, broker, quarantine, page, memory, known, parked, passed, work, operator>>
 
-\* Orders._without_passed and StoredQuarantine.forget: each is removed by itself, only as it was read, or stays.
+\* Orders._without_removed and StoredQuarantine.remove: each is removed by itself, only as it was read, or stays.
+IsBeingStored(e) == \E q \in Procs : phase[q] = "storing" /\ e \in own[q] \cup behind[q]
 Forget(p) ==
     /\ phase[p] = "read"
     /\ \E n \in Names :
         /\ known[p][n] \in Events /\ known[p][n] <= position
+        /\ OrdersOutlastComparisons => ~IsBeingStored(known[p][n])
         /\ known' = [known EXCEPT ![p][n] = None]
         /\ order' = IF order[n] = known[p][n] THEN [order EXCEPT ![n] = None] ELSE order
     /\ UNCHANGED <<lease, broker, record, gone, discarded, marker, page, phase, memory, parked, passed, over, work, operator>> /\ NoFault
@@ -304,7 +306,6 @@ WasStored(e) == KeepsCarriedOut /\ order[NameOf(e)] = e /\ e \notin record
 Overlaps(p, e) ==
     \/ e \in published \cap over[p]
     \/ e \in published \cap own[p] /\ e > position /\ order[NameOf(e)] # 0
-    \/ e \in gone \cap over[p] /\ order[NameOf(e)] # e
 
 Answered(p, set, to) ==
     \/ stored' = [stored EXCEPT ![p] = @ \cup set] /\ phase' = [phase EXCEPT ![p] = to] /\ UNCHANGED failed /\ NoFault
@@ -373,7 +374,7 @@ MayLeave(e) == SettingAsideTakesTime => e <= aged
 \* What is set aside for its own reason has an order, which keeps it from coming back; what was parked behind another
 \* event gets one. Records.remove.
 Leave(e) ==
-    order' = IF RemovalLeavesOrder /\ e > position /\ e \notin Troubled THEN [order EXCEPT ![NameOf(e)] = e] ELSE order
+    order' = IF RemovalLeavesOrder /\ e \notin Troubled THEN [order EXCEPT ![NameOf(e)] = e] ELSE order
 
 \* `quarantine release`: Release.release and Release.release_parked in packages/operator/src/relay_operator/cli/release.py.
 List ==

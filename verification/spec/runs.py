@@ -193,6 +193,7 @@ CONTROLS = (
     Run("Park", _park("skip", 1, orders=1), "KeepsWhatWasSetAside", "G3"),
     Run("Park", _park("block", 1, orders=1, faults=2), "WithdrawsAsRead", "G3"),
     Run("Park", _PARK, "RemovalLeavesOrder", "G3"),
+    Run("Park", _park("skip", 2), "OrdersOutlastComparisons", "G3"),
     Run("Park", _park("skip", 1), "AttemptsDoNotOverlap", "G3"),
     Run("Park", _PARK, "ReadsAreCurrent", "G3"),
     Run("Park", _LATER, "CountsAreCurrent", "G2"),

@@ -82,7 +82,7 @@ class CosmosItems:
 
     async def holds(self) -> Holds:
         query = (
-            "SELECT c.type, c.partitionKey, c.eventId, c.carriedOut, c.place FROM c "
+            "SELECT c.type, c.partitionKey, c.eventId, c.carriedOut, c.place, c.passedAt, c._etag FROM c "
             "WHERE c.type IN (@parked, @order)"
         )
         return holds.holds_from_items(

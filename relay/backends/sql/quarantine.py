@@ -60,7 +60,7 @@ TOUCH = f"update relay.item set etag = ?, touched_at = ?{_ITEM}"
 DELETE = f"delete from relay.item{_ITEM}"
 DELETE_UNCHANGED = f"{DELETE} and etag = ?"
 
-HOLDS = "select body from relay.item where type in (?, ?)"
+HOLDS = "select body, etag from relay.item where type in (?, ?)"
 OF_TYPE = "select body, touched_at from relay.item where type = ?"
 COUNT = "select count(*) from relay.item where type = ?"
 SUMMARIES = f"select {', '.join(_SUMMARY)} from relay.item where type = ?"
@@ -138,7 +138,7 @@ class SqlItems:
 
     async def holds(self) -> Holds:
         rows = await self._rows(HOLDS, holds.PARKED_TYPE, holds.ORDER_TYPE)
-        return holds.holds_from_items([json.loads(body) for (body,) in rows])
+        return holds.holds_from_items([{**json.loads(body), "_etag": etag} for body, etag in rows])
 
     async def count(self, chosen: items.Filter, /) -> int:
         conditions, values = _records(chosen)

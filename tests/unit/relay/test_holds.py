@@ -63,7 +63,7 @@ def test_a_carried_out_order_is_about_one_version_of_an_event(
     place: dict[str, Any], later: dict[str, Any]
 ) -> None:
     invalid = Rejected(plain({"id": "e", "partitionKey": "k", **place}), Reason.DATA_NOT_OBJECT, "", 0, "k")
-    found = holds.holds_from_items([holds.fulfilled_order_item("k", invalid)])
+    found = holds.holds_from_items([holds.fulfilled_order_item("k", invalid.id, invalid.document.place)])
 
     corrected = Rejected(plain({**invalid.document.stored, **later, "data": {}}), Reason.SET_ASIDE, "", 1, "k")
     assert found.order_for(invalid) == Order(True, invalid.document.place)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -12,7 +13,8 @@ from relay.config.settings import OnPoison
 from relay.core import orders as module
 from relay.core.errors import QuarantineError, StaleClearanceError
 from relay.core.events import Event, EventName, Reason, Received, Rejected
-from relay.core.holds import Holds, Order
+from relay.core.fence import _STORABLE_S
+from relay.core.holds import KEPT_S, Holds, Order
 from relay.core.orders import Orders
 from relay.core.place import Place
 from tests.support import virtual_time
@@ -55,7 +57,10 @@ class Silent:
     async def store(self, *_: object, **__: object) -> None:
         pytest.fail("nothing is stored")
 
-    async def forget(self, _: Mapping[EventName, Place]) -> None:
+    async def note_passed(self, _: Mapping[EventName, Order]) -> None:
+        await asyncio.sleep(1_000_000)
+
+    async def remove(self, _: Mapping[EventName, Order]) -> None:
         await asyncio.sleep(1_000_000)
 
     async def close(self) -> None:
@@ -95,17 +100,27 @@ def test_reading_what_is_held_back_is_bounded(again: bool, monkeypatch: pytest.M
     assert virtual_time.run(read()) == 20
 
 
-async def test_orders_whose_events_the_checkpoint_has_passed_are_removed() -> None:
-    quarantine, source = InMemoryQuarantine(), InMemorySource()
+async def test_an_order_is_removed_once_its_event_is_known_to_be_passed_for_longer_than_anybody_may_store_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    quarantine, source, began = InMemoryQuarantine(), InMemorySource(), time.time()
     quarantine.held = {X: carried_out(1), Y: carried_out(9)}
     quarantine.ordered = {("k", "z")}
     source.passed_lsn = 5
     orders = Orders(quarantine, OnPoison.SKIP, source.passed_positions)
 
-    found = await orders.for_attempt(page("x", "y", "z"), "i1", 1)
+    async def read_after(seconds: float) -> set[EventName]:
+        monkeypatch.setattr(time, "time", lambda: began + seconds)
+        found = await orders.for_attempt(page("x", "y", "z"), "i1", 1)
+        assert set(found.orders) == {*quarantine.held, *quarantine.ordered}
+        return set(quarantine.held)
 
-    assert set(quarantine.held) == {Y}
-    assert set(found.orders) == {Y, ("k", "z")}
+    assert KEPT_S > _STORABLE_S
+    assert await read_after(0) == {X, Y}
+    # The checkpoint has passed it, whatever it says later.
+    source.passed_lsn = 0
+    assert await read_after(KEPT_S) == {X, Y}
+    assert await read_after(KEPT_S + 1) == {Y}
 
 
 async def test_the_checkpoint_is_asked_under_the_partition_key_about_orders_with_a_place() -> None:
@@ -134,8 +149,7 @@ async def test_the_order_for_a_later_version_that_the_replica_does_not_show_yet_
     orders = Orders(quarantine, OnPoison.SKIP, source.passed_positions)
     later = event("x", "k") | {"_lsn": 9}
     await orders.store(rejected(Reason.SET_ASIDE, later), "i1", lambda: None)
-    quarantine.held = {X: carried_out(5)}
-    source.passed_lsn = 5
+    quarantine.held = {X: replace(carried_out(5), passed_at=1.0)}
 
     found = await orders.for_attempt(page("x", lsn=9), "i2", 1)
 
@@ -240,7 +254,9 @@ async def test_what_could_not_be_stored_behind_a_parked_event_is_published_once_
     assert not await orders.for_attempt(page("x"), "i1", 1)
 
 
-async def test_what_this_process_has_set_aside_it_knows_also_when_its_order_is_removed() -> None:
+async def test_what_this_process_has_set_aside_it_knows_also_when_its_order_is_removed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     quarantine, source = InMemoryQuarantine(), InMemorySource()
     orders = Orders(quarantine, OnPoison.SKIP, source.passed_positions)
     await orders.for_attempt(page("x"), "i1", 0)
@@ -251,6 +267,9 @@ async def test_what_this_process_has_set_aside_it_knows_also_when_its_order_is_r
     quarantine.broken = False
     source.passed_lsn = 5
 
+    assert set((await orders.for_attempt(page("x"), "i1", 1)).orders) == {X}
+    later = time.time() + KEPT_S + 1
+    monkeypatch.setattr(time, "time", lambda: later)
     assert set((await orders.for_attempt(page("x"), "i1", 1)).orders) == {X}
     assert quarantine.held == {}
 

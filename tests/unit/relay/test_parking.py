@@ -137,7 +137,7 @@ async def test_of_records_behind_another_the_one_whose_order_is_about_another_ve
 ) -> None:
     documents = events("k", 4)
     (earlier,) = behind([documents[held]], 5).values()
-    items.put(holds.fulfilled_order_item("k", earlier))
+    items.put(holds.fulfilled_order_item("k", earlier.id, earlier.document.place))
     followers = behind(documents, 6)
     new: list[Mapping[str, Any]] = []
 
@@ -155,7 +155,8 @@ async def test_of_records_behind_another_none_is_stored_if_one_of_them_has_left_
     items: InMemoryItems, held: int
 ) -> None:
     followers = behind(events("k", 4), 5)
-    items.put(holds.fulfilled_order_item("k", list(followers.values())[held]))
+    left = list(followers.values())[held]
+    items.put(holds.fulfilled_order_item("k", left.id, left.document.place))
 
     with pytest.raises(NotParked):
         await ParkedKey(items, "k", lambda _: None, behind=followers).store(

@@ -17,6 +17,7 @@ from relay.config.settings import ATTEMPT_MARGIN_S, OnPoison
 from relay.core.documents import StoredDocument
 from relay.core.errors import AccountingError, ConfigurationError, PublishError, QuarantineError, SourceError
 from relay.core.events import Event, Rejected
+from relay.core.holds import KEPT_S
 from relay.core.pipeline import Relay
 from relay.core.ports import Quarantine
 from relay.core.results import KeyOutcome
@@ -479,7 +480,9 @@ async def test_what_was_invalid_and_has_been_discarded_is_not_quarantined_again_
     assert (outcome.superseded, first.stored(), first.quarantine.parked) == (1, [], {})
 
 
-async def test_the_order_of_an_event_that_the_checkpoint_has_passed_is_removed_by_whoever_reads_it() -> None:
+async def test_the_order_of_an_event_that_the_checkpoint_has_passed_is_removed_by_whoever_reads_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     running = Running()
     running.quarantine.ordered = {("k", "x"), ("k", "never")}
     await running.relay.handle([document("x", _lsn=1)], "i1", 1)
@@ -487,11 +490,16 @@ async def test_the_order_of_an_event_that_the_checkpoint_has_passed_is_removed_b
     running.source.passed_lsn = 1
 
     await running.relay.handle([document("y", _lsn=2)], "i2", 1)
+    later = time.time() + KEPT_S + 1
+    monkeypatch.setattr(time, "time", lambda: later)
+    await running.relay.handle([document("y", _lsn=2)], "i2", 2)
 
     assert (running.quarantine.held, running.quarantine.ordered) == ({}, {("k", "never")})
 
 
-async def test_an_event_whose_order_is_removed_is_not_published_by_the_process_that_removes_it() -> None:
+async def test_an_event_whose_order_is_removed_is_not_published_by_the_process_that_removes_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     running = Running()
     running.quarantine.ordered = {("k", "x")}
     page = [document("x", _lsn=1), document("x2", _lsn=2)]
@@ -501,6 +509,8 @@ async def test_an_event_whose_order_is_removed_is_not_published_by_the_process_t
     running.source.passed_lsn = 2
 
     first = await running.relay.handle(page, "i2", 1)
+    later = time.time() + KEPT_S + 1
+    monkeypatch.setattr(time, "time", lambda: later)
     second = await running.relay.handle(page, "i2", 2)
 
     assert running.quarantine.held == {}

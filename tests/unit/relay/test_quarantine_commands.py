@@ -314,7 +314,7 @@ async def test_an_event_that_is_in_quarantine_already_is_not_ordered(deployment:
     deployment.commit("a-1", "a", _lsn=5)
     (document,) = deployment.outbox.documents
     rejected = Rejected(SourceDocument.plain(document), Reason.MESSAGE_REFUSED, "", partition_key="a")
-    deployment.records.pending = [holds.fulfilled_order_item("a", rejected)]
+    deployment.records.pending = [holds.fulfilled_order_item("a", rejected.id, rejected.document.place)]
 
     run = await deployment.run("quarantine", "add", "a", "a-1", "--yes")
     data = await deployment.data("quarantine", "add", "a", "a-1", "--yes")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from relay.config.settings import OnPoison
 from relay.core.documents import StoredDocument
 from relay.core.errors import QuarantineError, StoreError
-from relay.core.holds import Holds, order_id
+from relay.core.holds import KEPT_S, Holds, order_id
 from relay.core.pipeline import Relay
 from relay.core.place import Place
 from relay.quarantine.items import Filter, Operation
@@ -20,6 +21,7 @@ from relay_operator.cli.quarantine_admin import Ordered, QuarantineAdmin
 from tests.support.commits import commit_time
 from tests.support.in_memory import InMemoryPublisher, InMemorySource
 from tests.support.in_memory_items import InMemoryItems
+from tests.support.in_memory_outbox import InMemoryOutbox
 
 Step = Callable[[], Awaitable[object]]
 
@@ -109,6 +111,57 @@ async def test_a_process_that_is_late_stores_nothing_that_an_operator_has_discar
 
 
 @pytest.mark.parametrize("policy", [OnPoison.SKIP, OnPoison.PARK])
+async def test_a_process_that_is_late_stores_nothing_that_was_removed_before_the_checkpoint_passed_it(
+    policy: OnPoison,
+) -> None:
+    """It compared its page with the checkpoint before; the order that holds the event must outlast that."""
+    world = World(policy)
+
+    async def others() -> None:
+        await world.process().handle([POISON, SECOND], "i2")
+        await world.discard_all()
+        world.source.passed_lsn = 2
+        # A repeated attempt reads the orders, compares them with the checkpoint, and may remove them.
+        for number in range(3):
+            await world.process().handle([document("e9", 9)], f"other {number}", 1)
+        # The key is parked again, by another event.
+        await world.process().handle([document("e10", 10, data=7)], "i3")
+
+    world.items.before_batch = others
+    with suppress(QuarantineError):
+        await world.process().handle([POISON, SECOND], "i1")
+
+    assert await world.quarantined() == ["e10"]
+
+
+@pytest.mark.parametrize("is_known", [False, True], ids=["asks nobody", "asks the checkpoint"])
+async def test_a_process_that_is_late_stores_nothing_that_was_removed_after_the_checkpoint_passed_it(
+    is_known: bool,
+) -> None:
+    world = World(OnPoison.PARK)
+    outbox = InMemoryOutbox() if is_known else None
+    if outbox is not None:
+        outbox.reach(2)
+
+    async def others() -> None:
+        await world.process().handle([SECOND], "i2")
+        world.source.passed_lsn = 2
+        (second,) = [each for each in await world.operator.find(Filter()) if each.document_id == "e2"]
+        await world.operator.remove(second, outbox)
+        for number in range(3):
+            await world.process().handle([document("e9", 9)], f"other {number}", 1)
+
+    await world.process().handle([POISON], "i0")
+    world.items.before_batch = others
+    with pytest.raises(QuarantineError, match="released or discarded while further ones were being stored"):
+        await world.process().handle([SECOND], "i1")
+
+    assert await world.quarantined() == ["e1", "e9"]
+    order = (await world.items.holds()).orders["k", "e2"][0]
+    assert (order.carried_out, order.passed_at is not None) == (True, True)
+
+
+@pytest.mark.parametrize("policy", [OnPoison.SKIP, OnPoison.PARK])
 async def test_a_process_that_is_killed_once_it_has_stored_an_event_leaves_its_order(policy: OnPoison) -> None:
     world = World(policy)
     # The reading of what is held back, and the first batch.
@@ -135,7 +188,9 @@ async def test_events_behind_a_poisoned_one_are_stored_behind_it_and_have_no_ord
     assert world.items.batches == [3, 7]
 
 
-async def test_what_was_parked_and_is_removed_neither_comes_back_nor_is_published_by_its_page() -> None:
+async def test_what_was_parked_and_is_removed_neither_comes_back_nor_is_published_by_its_page(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world = World(OnPoison.PARK)
     # Its page is not checkpointed: another key of it has failed, or its process was killed.
     await world.process().handle([POISON, SECOND], "i1")
@@ -146,8 +201,11 @@ async def test_what_was_parked_and_is_removed_neither_comes_back_nor_is_publishe
     assert (outcome.superseded, world.topic, await world.quarantined()) == (2, {}, [])
     world.source.passed_lsn = 2
     await world.process().handle([document("e3", 3)], "i3")
+    later = time.time() + KEPT_S + 1
+    monkeypatch.setattr(time, "time", lambda: later)
+    await world.process().handle([document("e4", 4)], "i4")
     assert not (await world.items.holds()).orders
-    assert world.topic == {"k": ["e3"]}
+    assert world.topic == {"k": ["e3", "e4"]}
 
 
 async def test_what_was_parked_and_is_removed_during_an_attempt_does_not_come_back() -> None:
@@ -177,7 +235,9 @@ async def test_another_version_of_an_event_is_parked_behind_the_one_that_is_held
 
 
 @pytest.mark.parametrize("policy", list(OnPoison))
-async def test_a_process_without_the_lease_publishes_nothing_whose_order_was_removed(policy: OnPoison) -> None:
+async def test_a_process_without_the_lease_publishes_nothing_whose_order_was_removed(
+    policy: OnPoison, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world = World(policy)
     owner, late = world.process(), world.process()
     await world.operator.order("k", "e1")
@@ -185,6 +245,9 @@ async def test_a_process_without_the_lease_publishes_nothing_whose_order_was_rem
     await world.discard_all()
     world.source.passed_lsn = 1
     await owner.handle([SECOND], "i2")
+    later = time.time() + KEPT_S + 1
+    monkeypatch.setattr(time, "time", lambda: later)
+    await owner.handle([SECOND], "i2", 1)
     assert not (await world.items.holds()).orders
 
     outcome = await late.handle([MENDED], "i3", 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
 from enum import StrEnum
@@ -10,6 +11,7 @@ from operator import attrgetter, itemgetter
 
 from relay.backends.outbox import Outbox
 from relay.core import holds
+from relay.core.documents import SourceDocument
 from relay.core.errors import ServiceError, StoreError, UsageError
 from relay.core.events import Reason, Rejected
 from relay.core.holds import Holds
@@ -115,8 +117,8 @@ class QuarantineAdmin:
         """Remove a record and its parts in one transaction, if they still exist; and store who did so.
 
         What was parked behind another event has no order that holds it. It gets one in the same transaction, as a
-        later attempt at its page would publish it, or set it aside again; not if `outbox` says that the relay has
-        passed it.
+        later attempt at its page would publish it, or set it aside again. So might one that is under way, even if
+        the relay has passed the event, which `outbox` tells.
 
         Returns:
             False if somebody else has removed it: then it is stored what they did.
@@ -126,8 +128,8 @@ class QuarantineAdmin:
         if removal is not None:
             operations.append(Create(removal.item(summary)))
         try:
-            unheld = await self._unheld(summary, outbox)
-            if unheld is None or not await hold(self._items, summary.partition_key, unheld, *operations):
+            document = await self._unheld(summary, outbox)
+            if document is None or not await self._hold(summary, document, outbox, operations):
                 await self._items.batch(summary.partition_key, operations)
         except BatchFailed as failed:
             if not isinstance(failed.error, ItemNotFound):
@@ -161,22 +163,28 @@ class QuarantineAdmin:
         }
         return {event: each for event, each in last.items() if each.outcome is Outcome.DISCARDED}
 
-    async def _unheld(self, summary: RecordSummary, outbox: Outbox | None) -> Rejected | None:
-        """Return the document of a record, or None.
-
-        Only a record that was parked behind another event, and may not have been passed, has one.
-        """
-        if summary.reason != Reason.KEY_PARKED:
-            return None
-        kept = await self.document(summary)
+    async def _unheld(self, summary: RecordSummary, outbox: Outbox | None) -> SourceDocument | None:
+        """Return the document of a record that was parked behind another event, if the record still exists."""
+        kept = await self.document(summary) if summary.reason == Reason.KEY_PARKED else None
         if kept is None:
             return None
-        document = kept.source if outbox is None else outbox.document_of(kept.stored, kept.place)
-        # Without an answer it may not have been.
+        return kept.source if outbox is None else outbox.document_of(kept.stored, kept.place)
+
+    async def _hold(
+        self,
+        summary: RecordSummary,
+        document: SourceDocument,
+        outbox: Outbox | None,
+        operations: Sequence[Operation],
+    ) -> bool:
+        """Carry out operations, and put an order in place that holds a document; returns False if one does."""
+        passed_at = None
+        # Without an answer, the relay finds out later.
         with suppress(ServiceError):
             if outbox is not None and await outbox.passed(document):
-                return None
-        return Rejected(document, Reason.KEY_PARKED, summary.detail, partition_key=summary.partition_key)
+                passed_at = time.time()
+        item = Rejected(document, Reason.KEY_PARKED, summary.detail, partition_key=summary.partition_key)
+        return await hold(self._items, summary.partition_key, item, *operations, passed_at=passed_at)
 
     async def parked(self, partition_key: str | None = None) -> dict[str, Item]:
         """Return the items of parked keys by key, the longest parked first.
