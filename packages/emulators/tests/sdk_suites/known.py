@@ -58,6 +58,14 @@ FAILING: dict[str, dict[str, str]] = {
             "waits: ten messages take longer than the limit of a test"
         ),
         "*test_pyamqp_copies_are_byte_identical*": _REPOSITORY,
+        "*next_available_session_timeout_value*": (
+            "it expects to wait for more than 65 seconds; the client of this version ends the wait itself, once "
+            "the 5 seconds are over that the test gives the call"
+        ),
+        "*mgmt_queue_create_with_queue_description*": (
+            "it makes a queue with sessions that forwards; the emulator refuses that, as the service says it does "
+            "(azure-service-bus issues 317 and 660)"
+        ),
     },
 }
 """Tests that are run and may fail."""
