@@ -458,3 +458,18 @@ async def test_replacing_what_is_not_there_is_404_whatever_key_the_document_has(
     body = '{"id": "nowhere", "pk": "other"}'
 
     assert (await raw.send("PUT", "/dbs/outbox/colls/data/docs/nowhere", headers=headers, body=body)).status == 404
+
+
+async def test_a_replacement_without_a_body_is_404_for_what_is_not_there_and_400_otherwise(
+    container: ContainerProxy, raw: RawClient
+) -> None:
+    """CosmosItemTests.cs of azure-cosmos-dotnet-v3 replaces a missing item with an empty stream."""
+    await container.create_item({"id": "here", "pk": "a"})
+    headers = {"x-ms-documentdb-partitionkey": '["a"]'}
+
+    answers = [
+        await raw.send("PUT", f"/dbs/outbox/colls/data/docs/{item_id}", headers=headers, body=b"")
+        for item_id in ("nowhere", "here")
+    ]
+
+    assert [answer.status for answer in answers] == [404, 400]
