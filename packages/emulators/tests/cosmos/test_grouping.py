@@ -204,6 +204,28 @@ async def test_a_container_with_one_physical_partition_needs_no_plan_to_sort_gro
     assert (plan["rewrittenQuery"], plan["orderBy"], plan["groupByExpressions"]) == ("", [], [])
 
 
+@pytest.mark.parametrize("function", ["MAX", "MIN"])
+async def test_the_extreme_of_arrays_and_objects_is_undefined_for_each_partition_that_has_one(
+    container: ContainerProxy, raw: RawClient, function: str
+) -> None:
+    """MinMaxAggregator.cs of azure-cosmos-dotnet-v3 tells it by the count from a partition without values."""
+    for number, value in enumerate([["x"], 2, {"k": 1}, 3, "text", 5, 6, 7]):
+        await container.create_item({"id": "1", "pk": str(number), "v": value})
+    query = f"SELECT VALUE {function}(c.v) FROM c"
+    plan = await ask(raw, query, **{"x-ms-cosmos-is-query-plan-request": "True"})
+    outcomes = set()
+
+    for scope in [{"x-ms-documentdb-partitionkeyrangeid": str(n)} for n in range(4)]:
+        values = (await ask(raw, "SELECT VALUE c.v FROM c", **scope)).body["Documents"]
+        [[partial]] = (await ask(raw, plan.body["queryInfo"]["rewrittenQuery"], **scope)).body["Documents"]
+        has_complex = any(isinstance(value, list | dict) for value in values)
+        outcomes.add(has_complex)
+        assert partial["item2"]["count"] == len(values)
+        assert ("item" in partial, function.lower() in partial["item2"]) == (bool(values) and not has_complex,) * 2
+
+    assert outcomes == {True, False}
+
+
 async def test_the_python_sdk_is_told_that_it_cannot_group_across_partitions(filled: ContainerProxy) -> None:
     with pytest.raises(CosmosHttpResponseError, match="does not support: GroupBy NonValueAggregate") as caught:
         [item async for item in filled.query_items("SELECT c.team, COUNT(1) AS n FROM c GROUP BY c.team")]
