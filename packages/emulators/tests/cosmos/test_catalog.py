@@ -14,7 +14,7 @@ from azure.cosmos.exceptions import CosmosHttpResponseError, CosmosResourceExist
 from outbox_emulators.cosmos.errors import BadRequest
 from outbox_emulators.cosmos.offers import Throughput
 from outbox_emulators.cosmos.server import CosmosServer
-from outbox_emulators.testing import RawClient
+from outbox_emulators.testing import ManualClock, RawClient
 from packages.emulators.tests.cosmos.support import MakeContainer
 
 
@@ -129,6 +129,63 @@ async def test_a_path_of_times_to_live_needs_a_default_one(
     taken = await raw.send("POST", "/dbs/outbox/colls", body=json.dumps({**definition, "defaultTtl": 60}))
 
     assert (refused.status, "'ttlPropertyPath' needs" in refused.body["message"], taken.status) == (400, True, 201)
+
+
+@pytest.mark.usefixtures("container")
+async def test_a_path_of_times_to_live_is_kept_returned_and_removed(raw: RawClient) -> None:
+    """CosmosContainerTests.cs of azure-cosmos-dotnet-v3 does the same."""
+    definition: dict[str, Any] = {
+        "id": "times", "partitionKey": {"paths": ["/pk"], "kind": "Hash"}, "defaultTtl": 10,
+    }  # fmt: skip
+    with_path = definition | {"ttlPropertyPath": "/created"}
+    path = "/dbs/outbox/colls/times"
+
+    created = await raw.send("POST", "/dbs/outbox/colls", body=json.dumps(with_path))
+    read = await raw.send("GET", path)
+    removed = await raw.send("PUT", path, body=json.dumps(definition))
+    added = await raw.send("PUT", path, body=json.dumps(with_path))
+    malformed = await raw.send("PUT", path, body=json.dumps(definition | {"ttlPropertyPath": "created"}))
+
+    answers = [created, read, removed, added]
+    assert [each.body.get("ttlPropertyPath") for each in answers] == ["/created", "/created", None, "/created"]
+    assert [each.body["defaultTtl"] for each in answers] == [10] * 4
+    assert (malformed.status, "'created' is invalid" in malformed.body["message"]) == (400, True)
+
+
+@pytest.mark.usefixtures("container")
+async def test_items_live_from_the_time_at_the_path_of_their_container(
+    client: CosmosClient, raw: RawClient, clock: ManualClock
+) -> None:
+    definition: dict[str, Any] = {
+        "id": "times", "partitionKey": {"paths": ["/pk"], "kind": "Hash"}, "defaultTtl": 10,
+    }  # fmt: skip
+    with_path = definition | {"ttlPropertyPath": "/at/created"}
+    await raw.send("POST", "/dbs/outbox/colls", body=json.dumps(with_path))
+    times = client.get_database_client("outbox").get_container_client("times")
+    now = int(clock.now)
+    items: list[dict[str, Any]] = [
+        {"id": "old", "at": {"created": now - 5}},
+        {"id": "own", "at": {"created": now - 5}, "ttl": 20},
+        {"id": "later", "at": {"created": now + 100.5}},
+        {"id": "text", "at": {"created": str(now + 100)}},
+        {"id": "without"},
+    ]
+    for item in items:
+        await times.create_item(item | {"pk": "a"})
+    found = []
+    for seconds in (4, 1, 5, 10):
+        clock.advance(seconds)
+        found.append(sorted([item["id"] async for item in times.read_all_items()]))
+
+    await raw.send("PUT", "/dbs/outbox/colls/times", body=json.dumps(definition))
+
+    assert found == [
+        ["later", "old", "own", "text", "without"],
+        ["later", "own", "text", "without"],
+        ["later", "own"],
+        ["later"],
+    ]
+    assert [item["id"] async for item in times.read_all_items()] == []
 
 
 @pytest.mark.parametrize("name", ["a/b", "a?", "x" * 256, "blank "])

@@ -207,7 +207,8 @@ async def test_what_newer_clients_may_ask_for_is_refused_by_its_name(
     assert named in answer.body["message"]
 
 
-# As HeadersValidationTests.cs of azure-cosmos-dotnet-v3 expects of the service.
+# As azure-cosmos-dotnet-v3 expects of the service: HeadersValidationTests.cs, and CosmosItemTests.cs of the
+# continuation limit.
 @pytest.mark.usefixtures("container")
 @pytest.mark.parametrize(
     ("name", "valid", "invalid"),
@@ -235,6 +236,33 @@ async def test_a_header_with_a_value_that_it_cannot_have_is_refused(
 
     assert answer.status == 400
     assert name in answer.body["message"]
+
+
+@pytest.mark.usefixtures("container")
+@pytest.mark.parametrize(
+    ("limit", "words"),
+    [
+        ("0", "continuation token limit specified is not large enough"),
+        ("-1", "Please pass in a valid continuation token size limit which must be a positive integer"),
+    ],
+)
+async def test_a_query_whose_continuation_may_have_no_size_is_refused_in_the_services_words(
+    raw: RawClient, limit: str, words: str
+) -> None:
+    """CosmosItemTests.cs (NegativeQueryTest) and QueryTests.cs of azure-cosmos-dotnet-v3 look for them."""
+    headers = {
+        "content-type": "application/query+json",
+        "x-ms-documentdb-isquery": "True",
+        "x-ms-documentdb-query-enablecrosspartition": "True",
+        "x-ms-max-item-count": "10",
+    }
+    body = '{"query":"SELECT r.id FROM root r WHERE r._ts > 0"}'
+    name = "x-ms-documentdb-responsecontinuationtokenlimitinkb"
+
+    answer = await raw.send("POST", DOCS, headers={**headers, name: limit}, body=body)
+    served = await raw.send("POST", DOCS, headers={**headers, name: "1"}, body=body)
+
+    assert (answer.status, words in answer.body["message"], served.status) == (400, True, 200)
 
 
 @pytest.mark.parametrize("formats", ["CosmosBinary", "JsonText, CosmosBinary", "Json,Text", ",,"])

@@ -8,10 +8,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import aiohttp
 import pytest
-from azure.cosmos.aio import ContainerProxy
+from azure.cosmos import PartitionKey
+from azure.cosmos.aio import ContainerProxy, CosmosClient
 from azure.cosmos.exceptions import CosmosHttpResponseError
 
+from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.testing import Answer, RawClient
 
 DOCS = "/dbs/outbox/colls/data/docs"
@@ -163,12 +166,64 @@ async def test_an_aggregate_in_an_expression_is_refused_across_partitions(
     assert (answer.status, sentence in answer.body["message"]) == (400, True)
 
 
-async def test_groups_are_sorted_within_one_partition_only(filled: ContainerProxy, raw: RawClient) -> None:
-    query = "SELECT c.team FROM c GROUP BY c.team ORDER BY c.team"
+@pytest.mark.parametrize(
+    "scope",
+    [
+        {},
+        {"x-ms-read-key-type": "EffectivePartitionKeyRange", "x-ms-start-epk": "", "x-ms-end-epk": "FF"},
+    ],
+    ids=["partition key range", "feed range"],
+)
+async def test_groups_are_sorted_within_one_partition_only(
+    filled: ContainerProxy, raw: RawClient, scope: dict[str, str]
+) -> None:
+    """QueryFeedRangeTest.cs of azure-cosmos-dotnet-v3 has such a query; no plan of it is recorded there."""
+    query = "SELECT c.team, COUNT(1) AS n FROM c GROUP BY c.team ORDER BY c.team"
 
-    answer = await ask(raw, query, **{"x-ms-cosmos-is-query-plan-request": "True"})
+    answer = await ask(raw, query, **scope, **{"x-ms-cosmos-is-query-plan-request": "True"})
+    parts = [await ask(raw, query, **scope, **{"x-ms-documentdb-partitionkeyrangeid": str(n)}) for n in range(4)]
 
     assert (answer.status, "across physical partitions" in answer.body["message"]) == (400, True)
+    groups = [{"n": 1}, {"team": None, "n": 1}, {"team": "blue", "n": 1}, {"team": "red", "n": 2}]
+    assert sorted((part.body["Documents"] for part in parts), key=len) == [[], [], [], groups]
+
+
+async def test_a_container_with_one_physical_partition_needs_no_plan_to_sort_groups() -> None:
+    async with (
+        CosmosServer(physical_partitions=1) as server,
+        CosmosClient.from_connection_string(server.connection_string) as client,
+        aiohttp.ClientSession() as session,
+    ):
+        database = await client.create_database("outbox")
+        await database.create_container("data", PartitionKey(path="/pk"))
+        raw = RawClient(session, server.endpoint, server.key)
+        query = "SELECT c.team FROM c GROUP BY c.team ORDER BY c.team"
+
+        plan = (await ask(raw, query, **{"x-ms-cosmos-is-query-plan-request": "True"})).body["queryInfo"]
+
+    assert (plan["rewrittenQuery"], plan["orderBy"], plan["groupByExpressions"]) == ("", [], [])
+
+
+@pytest.mark.parametrize("function", ["MAX", "MIN"])
+async def test_the_extreme_of_arrays_and_objects_is_undefined_for_each_partition_that_has_one(
+    container: ContainerProxy, raw: RawClient, function: str
+) -> None:
+    """MinMaxAggregator.cs of azure-cosmos-dotnet-v3 tells it by the count from a partition without values."""
+    for number, value in enumerate([["x"], 2, {"k": 1}, 3, "text", 5, 6, 7]):
+        await container.create_item({"id": "1", "pk": str(number), "v": value})
+    query = f"SELECT VALUE {function}(c.v) FROM c"
+    plan = await ask(raw, query, **{"x-ms-cosmos-is-query-plan-request": "True"})
+    outcomes = set()
+
+    for scope in [{"x-ms-documentdb-partitionkeyrangeid": str(n)} for n in range(4)]:
+        values = (await ask(raw, "SELECT VALUE c.v FROM c", **scope)).body["Documents"]
+        [[partial]] = (await ask(raw, plan.body["queryInfo"]["rewrittenQuery"], **scope)).body["Documents"]
+        has_complex = any(isinstance(value, list | dict) for value in values)
+        outcomes.add(has_complex)
+        assert partial["item2"]["count"] == len(values)
+        assert ("item" in partial, function.lower() in partial["item2"]) == (bool(values) and not has_complex,) * 2
+
+    assert outcomes == {True, False}
 
 
 async def test_the_python_sdk_is_told_that_it_cannot_group_across_partitions(filled: ContainerProxy) -> None:

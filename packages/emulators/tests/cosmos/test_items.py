@@ -105,7 +105,10 @@ async def test_a_number_that_is_no_finite_double_is_refused(raw: RawClient, numb
 async def test_the_text_of_an_item_is_kept_as_it_was_sent(
     container: ContainerProxy, raw: RawClient, system: str
 ) -> None:
-    text = '"n":1.10,"tiny":0.100000000000000000000000,"e":1E+2,"list":[1,  2],"escaped":"\\u0041\\/"'
+    text = (
+        '"n":1.10,"whole":5.0,"nothing":0.0,"tiny":0.100000000000000000000000,"e":1E+2,"list":[1,  2],'
+        '"escaped":"\\u0041\\/"'
+    )
     key = {"x-ms-documentdb-partitionkey": '["a"]'}
     path = "/dbs/outbox/colls/data/docs"
 
@@ -115,6 +118,13 @@ async def test_the_text_of_an_item_is_kept_as_it_was_sent(
     assert f',{text},"_rid"' in (await raw.send("GET", f"{path}/1", headers=key)).text
     feed = await raw.send("GET", path, headers=key | {"A-IM": "Incremental Feed"})
     assert text in feed.text
+    query = key | {"content-type": "application/query+json", "x-ms-documentdb-isquery": "True"}
+    whole = await raw.send("POST", path, headers=query, body='{"query":"SELECT * FROM c"}')
+    assert text in whole.text
+    numbers = await raw.send(
+        "POST", path, headers=query, body='{"query":"SELECT VALUE [c.whole, c.nothing] FROM c WHERE c.whole = 5"}'
+    )
+    assert '"Documents":[[5.0,0.0]]' in numbers.text
 
 
 async def test_a_lone_surrogate_survives_every_way_through_the_server(container: ContainerProxy) -> None:
@@ -458,3 +468,18 @@ async def test_replacing_what_is_not_there_is_404_whatever_key_the_document_has(
     body = '{"id": "nowhere", "pk": "other"}'
 
     assert (await raw.send("PUT", "/dbs/outbox/colls/data/docs/nowhere", headers=headers, body=body)).status == 404
+
+
+async def test_a_replacement_without_a_body_is_404_for_what_is_not_there_and_400_otherwise(
+    container: ContainerProxy, raw: RawClient
+) -> None:
+    """CosmosItemTests.cs of azure-cosmos-dotnet-v3 replaces a missing item with an empty stream."""
+    await container.create_item({"id": "here", "pk": "a"})
+    headers = {"x-ms-documentdb-partitionkey": '["a"]'}
+
+    answers = [
+        await raw.send("PUT", f"/dbs/outbox/colls/data/docs/{item_id}", headers=headers, body=b"")
+        for item_id in ("nowhere", "here")
+    ]
+
+    assert [answer.status for answer in answers] == [404, 400]

@@ -372,7 +372,52 @@ async def test_one_query_can_list_a_thousand_ids(make_container: MakeContainer) 
 async def test_sorting_by_several_properties_needs_a_composite_index(filled: ContainerProxy) -> None:
     assert "composite index" in await refused(filled, "SELECT * FROM c ORDER BY c.grp, c.name")
     assert "composite index" in await refused(filled, "SELECT * FROM c ORDER BY c.grp, c.n", partition_key="p1")
-    assert "ORDER BY" in await refused(filled, "SELECT * FROM c ORDER BY c.n + 1")
+
+
+CORRELATED = "Order-by over correlated collections is not supported."
+UNMAPPED = "Unsupported ORDER BY clause. ORDER BY item expression could not be mapped to a document path."
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        (
+            "SELECT DISTINCT VALUE v2 FROM root JOIN (SELECT DISTINCT VALUE v0 FROM root JOIN v0 IN root.Parents) "
+            "AS v2 WHERE (LENGTH(v2.FamilyName) > 10) ORDER BY v2 ASC",
+            CORRELATED,
+        ),
+        ("SELECT VALUE f FROM c JOIN f IN c.tags WHERE c.n > 1 ORDER BY f.grade OFFSET 1 LIMIT 2", CORRELATED),
+        ("SELECT VALUE c.n FROM c JOIN f IN c.tags ORDER BY c.n, f", CORRELATED),
+        ("SELECT VALUE f FROM f IN c.tags ORDER BY f", CORRELATED),
+        ("SELECT VALUE c FROM c IN c.tags ORDER BY c.n", CORRELATED),
+        ("SELECT VALUE f FROM c JOIN f IN c.tags ORDER BY f.grade, ARRAY_LENGTH(f.pets)", UNMAPPED),
+        ("SELECT * FROM c WHERE c.pk = 'p1' ORDER BY LOWER(c.name) ASC", UNMAPPED),
+        ("SELECT * FROM c ORDER BY c.n + 1", UNMAPPED),
+        ("SELECT * FROM c ORDER BY 1", UNMAPPED),
+        ("SELECT VALUE c FROM c JOIN (SELECT VALUE COUNT(1) FROM c JOIN t IN c.tags) AS v ORDER BY v", UNMAPPED),
+        (
+            "SELECT VALUE c FROM c JOIN (SELECT VALUE ARRAY(SELECT VALUE t FROM t IN c.tags)) AS v ORDER BY v",
+            UNMAPPED,
+        ),
+    ],
+)
+async def test_an_order_by_anything_but_properties_is_refused_in_the_services_words(
+    filled: ContainerProxy, raw: RawClient, query: str, words: str
+) -> None:
+    """OrderByQueryTests.cs and the baselines of azure-cosmos-dotnet-v3 have such queries."""
+    planning = {
+        **QUERY,
+        "x-ms-cosmos-is-query-plan-request": "True",
+        "x-ms-cosmos-supported-query-features": "Distinct, MultipleOrderBy, OffsetAndLimit, OrderBy",
+    }
+
+    plan = await raw.send(
+        "POST", "/dbs/outbox/colls/data/docs", headers=planning, body=json.dumps({"query": query})
+    )
+
+    assert words in await refused(filled, query)
+    assert words in await refused(filled, query, partition_key="p1")
+    assert (plan.status, words in plan.body["message"]) == (400, True)
 
 
 @pytest.mark.parametrize(

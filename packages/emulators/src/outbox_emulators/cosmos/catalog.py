@@ -8,9 +8,14 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from outbox_emulators.cosmos.clock import Clock
-from outbox_emulators.cosmos.container_definition import default_ttl_of, normalised_definition, replaced_definition
+from outbox_emulators.cosmos.container_definition import (
+    default_ttl_of,
+    normalised_definition,
+    replaced_definition,
+    ttl_path_of,
+)
 from outbox_emulators.cosmos.containers import Container, Database
-from outbox_emulators.cosmos.documents import expiry
+from outbox_emulators.cosmos.documents import expiry, start_of_life
 from outbox_emulators.cosmos.errors import BadRequest, Conflict, NotFound
 from outbox_emulators.cosmos.partitioning import PartitionKeyDefinition
 from outbox_emulators.cosmos.repartitioning import stored_partitions
@@ -139,16 +144,16 @@ class Catalog:
     def replace_container(self, container: Container, requested: Mapping[str, Any]) -> None:
         """Change the TTL or the indexing policy. Raises BadRequest for any other change."""
         definition = replaced_definition(container.definition, requested)
-        default_ttl = default_ttl_of(definition)
+        default_ttl, ttl_path = default_ttl_of(definition), ttl_path_of(definition)
         now, version = self._clock.seconds(), container.version + 1
         with self._storage.transaction():
             self._storage.execute(
                 "UPDATE containers SET definition=?, ts=?, version=? WHERE number=?",
                 (json.dumps(definition), now, version, container.number),
             )
-            if default_ttl != container.default_ttl:
-                self._reschedule_expiry(container, default_ttl)
-        container.definition, container.default_ttl = definition, default_ttl
+            if (default_ttl, ttl_path) != (container.default_ttl, container.ttl_path):
+                self._reschedule_expiry(container, default_ttl, ttl_path)
+        container.definition, container.default_ttl, container.ttl_path = definition, default_ttl, ttl_path
         container.ts, container.version = now, version
 
     def delete_container(self, container: Container) -> None:
@@ -163,14 +168,19 @@ class Catalog:
         self._storage.execute("DELETE FROM splits WHERE container=?", (container.number,))
         self._storage.execute("DELETE FROM containers WHERE number=?", (container.number,))
 
-    def _reschedule_expiry(self, container: Container, default_ttl: int | None) -> None:
+    def _reschedule_expiry(
+        self, container: Container, default_ttl: int | None, ttl_path: tuple[str, ...] | None
+    ) -> None:
         for partition in container.partitions:
             rows = self._storage.execute(
-                "SELECT number, ts, json_extract(text, '$.ttl') FROM items WHERE partition=?", (partition.number,)
+                "SELECT number, ts, text FROM items WHERE partition=?", (partition.number,)
             ).fetchall()
-            for number, ts, ttl in rows:
+            for number, ts, text in rows:
+                document = json.loads(text)
+                start = start_of_life(document, ts, ttl_path)
                 self._storage.execute(
-                    "UPDATE items SET expires=? WHERE number=?", (expiry(ts, ttl, default_ttl), number)
+                    "UPDATE items SET expires=? WHERE number=?",
+                    (expiry(start, document.get("ttl"), default_ttl), number),
                 )
 
     def _load(self) -> None:
@@ -204,6 +214,7 @@ class Catalog:
             partition_key=partition_key,
             partitions=stored_partitions(self._storage, number, partition_key),
             default_ttl=default_ttl_of(definition),
+            ttl_path=ttl_path_of(definition),
             unique_keys=unique_keys_of(definition),
         )
         database.containers[name] = container

@@ -7,7 +7,7 @@ from typing import Any
 
 from outbox_emulators.cosmos.documents import MAX_TTL_S, NO_EXPIRY
 from outbox_emulators.cosmos.errors import BadRequest
-from outbox_emulators.cosmos.partitioning import PartitionKeyDefinition
+from outbox_emulators.cosmos.partitioning import PartitionKeyDefinition, parse_path
 from outbox_emulators.cosmos.unique_keys import unique_keys_of
 
 _NOT_SERVED = {
@@ -25,7 +25,7 @@ _DEFAULT_CONFLICT_RESOLUTION = {
     "conflictResolutionPath": "/_ts",
     "conflictResolutionProcedure": "",
 }
-_REPLACEABLE = ("defaultTtl", "indexingPolicy")
+_REPLACEABLE = ("defaultTtl", "indexingPolicy", "ttlPropertyPath")
 
 
 def normalised_definition(name: str, requested: Mapping[str, Any]) -> dict[str, Any]:
@@ -41,10 +41,12 @@ def normalised_definition(name: str, requested: Mapping[str, Any]) -> dict[str, 
     }
     if unique_keys_of(requested):
         definition["uniqueKeyPolicy"] = requested["uniqueKeyPolicy"]
-    if requested.get("ttlPropertyPath") and requested.get("defaultTtl") is None:
-        raise BadRequest("The property 'ttlPropertyPath' needs a 'defaultTtl'.")
     if requested.get("defaultTtl") is not None:
         definition["defaultTtl"] = _check_default_ttl(requested["defaultTtl"])
+    if ttl_path := requested.get("ttlPropertyPath"):
+        if "defaultTtl" not in definition:
+            raise BadRequest("The property 'ttlPropertyPath' needs a 'defaultTtl'.")
+        definition["ttlPropertyPath"] = _check_ttl_path(ttl_path)
     return definition
 
 
@@ -65,6 +67,12 @@ def default_ttl_of(definition: Mapping[str, Any]) -> int | None:
     """Return the seconds, -1 for "on, without a default", None for "off"."""
     ttl: int | None = definition.get("defaultTtl")
     return ttl
+
+
+def ttl_path_of(definition: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """Return the path of the property that times to live count from, None for `_ts`."""
+    path: str | None = definition.get("ttlPropertyPath")
+    return None if path is None else parse_path(path)
 
 
 def composite_indexes(definition: Mapping[str, Any]) -> list[list[tuple[str, bool]]]:
@@ -138,3 +146,13 @@ def _check_default_ttl(value: object) -> int:
         f"The input defaultTtl '{value}' is invalid. Ensure to provide a nonzero positive integer (less than or "
         f"equal to '{MAX_TTL_S}'), or '{NO_EXPIRY}' which means never expire."
     )
+
+
+def _check_ttl_path(value: object) -> str:
+    if not isinstance(value, str):
+        raise BadRequest("The property 'ttlPropertyPath' has to be a path, such as /property.")
+    try:
+        parse_path(value)
+    except BadRequest as error:
+        raise BadRequest(f"The 'ttlPropertyPath' {value!r} is invalid; it has to look like /property.") from error
+    return value

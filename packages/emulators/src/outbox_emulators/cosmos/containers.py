@@ -23,6 +23,7 @@ class Container:
     partition_key: PartitionKeyDefinition
     partitions: list[Partition]
     default_ttl: int | None
+    ttl_path: tuple[str, ...] | None
     unique_keys: list[UniqueKey]
     rid: str = field(init=False)
     self_link: str = field(init=False)

@@ -17,6 +17,8 @@ MAX_ID_BYTES = 1023  # https://learn.microsoft.com/azure/cosmos-db/concepts-limi
 MAX_ITEM_BYTES = 2 * 1024 * 1024
 MAX_TTL_S = 2**31 - 1
 NO_EXPIRY = -1
+_TIMES = range(1 << 53)
+"""Seconds since 1970 that a property can hold as a number."""
 INDEX_BITS = 7
 """Enough for the place of an operation within a transaction."""
 SYSTEM_PROPERTIES = frozenset({"_rid", "_self", "_etag", "_attachments", "_ts", "_lsn"})
@@ -132,6 +134,19 @@ def expiry(ts: int, ttl: int | None, container_ttl: int | None) -> int | None:
         return None
     seconds = container_ttl if ttl is None else ttl
     return None if seconds == NO_EXPIRY else ts + seconds
+
+
+def start_of_life(document: Mapping[str, Any], ts: int, path: tuple[str, ...] | None) -> int:
+    """Return the second (Unix time) that an item's time to live counts from.
+
+    It is the number at the container's `ttlPropertyPath` (ContainerProperties.cs in azure-cosmos-dotnet-v3), else
+    `_ts`, though no source says so of an item without that number.
+    """
+    value: Any = document
+    for step in path or ():
+        value = value.get(step) if isinstance(value, Mapping) else None
+    is_time = path and isinstance(value, int | float) and not isinstance(value, bool) and int(value) in _TIMES
+    return int(value) if is_time else ts
 
 
 def _check_ttl(value: object) -> int:

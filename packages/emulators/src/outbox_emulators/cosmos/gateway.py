@@ -237,11 +237,25 @@ def _check_headers(headers: Mapping[str, str]) -> None:
             raise BadRequest(f"The value '{value}' specified for the header '{name}' is invalid.")
     if headers.get(_CONTENT_FORMAT, "").lower() == "cosmosbinary":
         raise BadRequest(f"Answers in binary JSON ({_CONTENT_FORMAT}) are not supported here: ask for JsonText.")
-    limit = headers.get(_CONTINUATION_LIMIT, "1")
-    if not limit.isdecimal() or not limit.strip("0"):
-        raise BadRequest(f"The value '{limit}' specified for the header '{_CONTINUATION_LIMIT}' is invalid.")
+    _check_continuation_limit(headers.get(_CONTINUATION_LIMIT, "1"))
     if headers.get("x-ms-enumeration-direction", "").lower() == "reverse":
         raise BadRequest("Reading a feed in reverse (x-ms-enumeration-direction) is not supported here.")
+
+
+def _check_continuation_limit(limit: str) -> None:
+    """Raise BadRequest, in the service's words, unless the limit is a positive number.
+
+    Source: CosmosItemTests.cs (NegativeQueryTest) and QueryTests.cs in azure-cosmos-dotnet-v3.
+    """
+    if not limit.isdecimal():
+        raise BadRequest(
+            "Please pass in a valid continuation token size limit which must be a positive integer: the header "
+            f"'{_CONTINUATION_LIMIT}' is '{limit}'."
+        )
+    if not limit.strip("0"):
+        raise BadRequest(
+            f"The continuation token limit specified is not large enough: '{_CONTINUATION_LIMIT}' is '{limit}'."
+        )
 
 
 def _is_version(text: str) -> bool:

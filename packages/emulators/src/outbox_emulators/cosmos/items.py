@@ -7,7 +7,14 @@ from contextlib import contextmanager
 
 from outbox_emulators.cosmos.clock import Clock
 from outbox_emulators.cosmos.containers import Container
-from outbox_emulators.cosmos.documents import INDEX_BITS, Document, Item, expiry, raw_resource_id
+from outbox_emulators.cosmos.documents import (
+    INDEX_BITS,
+    Document,
+    Item,
+    expiry,
+    raw_resource_id,
+    start_of_life,
+)
 from outbox_emulators.cosmos.edges import Edges
 from outbox_emulators.cosmos.partitioning import PartitionKey
 from outbox_emulators.cosmos.physical_partitions import Partition
@@ -203,4 +210,5 @@ class Commit:
             claim(self._storage, self.container.unique_keys, place, number, document.value, self.ts)
 
     def _expiry(self, document: Document) -> int | None:
-        return expiry(self.ts, document.ttl, self.container.default_ttl)
+        start = start_of_life(document.value, self.ts, self.container.ttl_path)
+        return expiry(start, document.ttl, self.container.default_ttl)

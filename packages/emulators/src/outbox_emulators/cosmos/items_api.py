@@ -64,12 +64,18 @@ def read(account: Account, request: Request) -> Reply:
 
 
 def replace(account: Account, request: Request) -> Reply:
-    """`PUT …/docs/{id}`."""
-    document = _document(request)
+    """`PUT …/docs/{id}`.
+
+    A missing item is 404 even without a body (ReplaceItemStreamAsync in CosmosItemTests.cs
+    of azure-cosmos-dotnet-v3).
+    """
+    document = _document(request) if request.body else None
 
     def apply(commit: Commit) -> Outcome:
         item_id = account.item_id_of(request, commit.container)
-        return operations.replace(commit, item_id, document, request.precondition)
+        if document is None and commit.find(item_id) is None:
+            raise NotFound()
+        return operations.replace(commit, item_id, document or _document(request), request.precondition)
 
     return _change(account, request, apply)
 

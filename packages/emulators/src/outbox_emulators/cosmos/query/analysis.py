@@ -13,8 +13,6 @@ from outbox_emulators.cosmos.query.syntax import (
     Expression,
     Literal,
     Logical,
-    Member,
-    Name,
     Parameter,
     Query,
 )
@@ -33,7 +31,7 @@ def required_values(query: Query, parameters: Parameters) -> dict[Path, Any]:
     for part in _conjuncts(query.where.expression):
         if isinstance(part, Binary) and part.operator == "=":
             for one, other in ((part.left, part.right), (part.right, part.left)):
-                path = property_path(one, query)
+                path = query.property_path(one)
                 if path and isinstance(other, Literal):
                     required[path] = other.value
                 elif path and isinstance(other, Parameter):
@@ -41,32 +39,15 @@ def required_values(query: Query, parameters: Parameters) -> dict[Path, Any]:
     return required
 
 
-def property_path(expression: Expression, query: Query) -> Path | None:
-    """Return ("a", "b") for `c.a.b`, or None if it is not a property of the item."""
-    match expression:
-        case Name(name) if name == query.alias:
-            return ()
-        case Member(of, Literal(str() as key)):
-            above = property_path(of, query)
-            return None if above is None else (*above, key)
-    return None
-
-
 def check_sortable(query: Query, definition: Mapping[str, Any]) -> None:
     """Raise BadRequest, as the service does, if the indexing policy does not support this ORDER BY.
 
     Source: https://learn.microsoft.com/azure/cosmos-db/index-policy#composite-indexes.
     """
-    if query.source is not None:
+    if query.source is not None or len(query.order_by) < 2:
         return
-    paths = [property_path(key.value.expression, query) for key in query.order_by]
-    if any(not path for path in paths):
-        raise BadRequest("Unsupported ORDER BY clause. ORDER BY item expression could not be mapped to a path.")
-    if len(paths) < 2:
-        return
-    wanted = [
-        ("/" + "/".join(path or ()), key.descending) for path, key in zip(paths, query.order_by, strict=True)
-    ]
+    paths = [query.property_path(key.value.expression) or () for key in query.order_by]
+    wanted = [("/" + "/".join(path), key.descending) for path, key in zip(paths, query.order_by, strict=True)]
     reverse = [(path, not descending) for path, descending in wanted]
     if not any(index in (wanted, reverse) for index in composite_indexes(definition)):
         raise BadRequest(

@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 from outbox_emulators.cosmos.errors import BadRequest
 from outbox_emulators.cosmos.query.syntax import (
+    ArrayLiteral,
     Call,
     Expression,
     Literal,
@@ -41,6 +42,7 @@ def check_query(query: Query, around: frozenset[str] | None = None) -> None:
         grouped = [source.expression for source in query.group_by]
         for source in [*query.selected, *(key.value for key in query.order_by)]:
             _check_grouped(source.expression, grouped, around or frozenset())
+    _check_sort_keys(query)
 
 
 def check_no_aggregate(expression: Expression) -> None:
@@ -115,3 +117,35 @@ def _check_grouped(expression: Expression, grouped: Collection[Expression], arou
         )
     for child in expression.children():
         _check_grouped(child, grouped, around)
+
+
+def _check_sort_keys(query: Query) -> None:
+    """Raise BadRequest, in the service's words, unless ORDER BY only has properties of the container's items.
+
+    Sources in azure-cosmos-dotnet-v3: OrderByQueryTests.cs (TestBadOrderByQueriesAsync), and the baselines of
+    QueryPlanBaselineTests and LinqGeneralBaselineTests, which tell the elements of an array from what is computed.
+    """
+    if query.source is not None:
+        return
+    keys = [key.value.expression for key in query.order_by]
+    others = [key for key in keys if query.hides_item or not query.property_path(key)]
+    if not all(_is_in_joined_array(key, query) for key in others):
+        raise BadRequest(
+            "Unsupported ORDER BY clause. ORDER BY item expression could not be mapped to a document path."
+        )
+    if others:
+        raise BadRequest("Order-by over correlated collections is not supported.")
+
+
+def _is_in_joined_array(key: Expression, query: Query) -> bool:
+    """Return True for an element of an array that is joined, or a member of one."""
+    while isinstance(key, Member):
+        key = key.of
+    return any(Name(join.alias) == key and not _is_computed(join.array.expression) for join in query.joins)
+
+
+def _is_computed(joined: Expression) -> bool:
+    match joined:
+        case Subquery(_, Query(value=Sourced(Name() | Member()))):
+            return False
+    return isinstance(joined, Subquery | ArrayLiteral)

@@ -123,8 +123,6 @@ def _rewritten(query: Query, parameters: Parameters) -> str:
 
 def _rewritten_sort(query: Query, parameters: Parameters) -> str:
     items = ", ".join(f'{{"item": {key.value.text}}}' for key in query.order_by)
-    if query.hides_item:
-        raise BadRequest("ORDER BY across partitions needs the container's items: write FROM c JOIN e IN c.….")
     payload, condition = _payload(query)
     where = " AND ".join(f"({part})" for part in (*_conditions(query), *condition, _FILTER_SLOT))
     keys = ", ".join(f"{key.value.text} {'DESC' if key.descending else 'ASC'}" for key in query.order_by)

@@ -255,6 +255,16 @@ class Query:
         sources += [*self.selected, *([self.where] if self.where else [])]
         return [source.expression for source in sources]
 
+    def property_path(self, expression: Expression) -> tuple[str, ...] | None:
+        """Return ("a", "b") for `c.a.b`, or None if it is not a property of the item."""
+        match expression:
+            case Name(name) if name == self.alias:
+                return ()
+            case Member(of, Literal(str() as key)):
+                above = self.property_path(of)
+                return None if above is None else (*above, key)
+        return None
+
     @property
     def has_from(self) -> bool:
         return self.alias is not None or self.source is not None
