@@ -168,6 +168,8 @@ async def test_items_live_from_the_time_at_the_path_of_their_container(
         {"id": "own", "at": {"created": now - 5}, "ttl": 20},
         {"id": "later", "at": {"created": now + 100.5}},
         {"id": "text", "at": {"created": str(now + 100)}},
+        {"id": "too large", "at": {"created": 1e308}},
+        {"id": "negative", "at": {"created": -1}},
         {"id": "without"},
     ]
     for item in items:
@@ -180,8 +182,8 @@ async def test_items_live_from_the_time_at_the_path_of_their_container(
     await raw.send("PUT", "/dbs/outbox/colls/times", body=json.dumps(definition))
 
     assert found == [
-        ["later", "old", "own", "text", "without"],
-        ["later", "own", "text", "without"],
+        ["later", "negative", "old", "own", "text", "too large", "without"],
+        ["later", "negative", "own", "text", "too large", "without"],
         ["later", "own"],
         ["later"],
     ]

@@ -17,8 +17,8 @@ MAX_ID_BYTES = 1023  # https://learn.microsoft.com/azure/cosmos-db/concepts-limi
 MAX_ITEM_BYTES = 2 * 1024 * 1024
 MAX_TTL_S = 2**31 - 1
 NO_EXPIRY = -1
-_TIMES = range(1 << 53)
-"""Seconds since 1970 that a property can hold as a number."""
+_TIMES_BEFORE = 1 << 53
+"""Seconds since 1970 that a property cannot hold as a number any more."""
 INDEX_BITS = 7
 """Enough for the place of an operation within a transaction."""
 SYSTEM_PROPERTIES = frozenset({"_rid", "_self", "_etag", "_attachments", "_ts", "_lsn"})
@@ -145,8 +145,8 @@ def start_of_life(document: Mapping[str, Any], ts: int, path: tuple[str, ...] | 
     value: Any = document
     for step in path or ():
         value = value.get(step) if isinstance(value, Mapping) else None
-    is_time = path and isinstance(value, int | float) and not isinstance(value, bool) and int(value) in _TIMES
-    return int(value) if is_time else ts
+    is_number = path is not None and isinstance(value, int | float) and not isinstance(value, bool)
+    return int(value) if is_number and 0 <= value < _TIMES_BEFORE else ts
 
 
 def _check_ttl(value: object) -> int:
