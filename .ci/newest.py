@@ -5,8 +5,8 @@
     .ci/newest.py report FILE --host RESULT   open, update or close the issue by what the file says
 
 `try` runs code that was published a moment ago, so that its job may write nothing. `report`, in another job, takes
-the file for the text of a stranger. RESULT is how the job that runs the Functions host ended. Needs the standard
-library alone.
+the file for the text of a stranger. RESULT is how the job that runs the Functions host ended. Of the packages of
+Java, Go and .NET the newest versions are looked up, and not run. Needs the standard library alone.
 """
 
 from __future__ import annotations
@@ -35,6 +35,13 @@ PYTHON = ".venv/bin/python"
 LANGUAGES = "packages/emulators/tests/languages"
 PYTHON_PACKAGES = ("azure-cosmos", "azure-servicebus", "azure-functions")
 NPM_PACKAGES = ("@azure/cosmos", "@azure/service-bus")
+JAVA_PACKAGES = ("com.azure:azure-cosmos", "com.azure:azure-messaging-servicebus")
+_GO = "github.com/Azure/azure-sdk-for-go/sdk"
+GO_MODULES = {f"{_GO}/data/azcosmos": "cosmos", f"{_GO}/messaging/azservicebus": "servicebus"}
+"""The folder of each module's checks."""
+DOTNET_PACKAGES = ("Microsoft.Azure.Cosmos", "Azure.Messaging.ServiceBus")
+LOOKED_UP = (*JAVA_PACKAGES, *GO_MODULES, *DOTNET_PACKAGES)
+"""The packages that are not installed."""
 CORE_TOOLS = "azure-functions-core-tools"
 BUNDLE = "extension bundle"
 BICEP = "Bicep"
@@ -136,22 +143,45 @@ def checks() -> list[Step]:
 
 
 def known_versions() -> dict[str, str | None]:
-    """Return the versions that the repository was tried with: pinned ones, and those of tried.json."""
+    """Return the versions that the repository was tried with: those that it pins or names, and of tried.json."""
     lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
     npm = json.loads((ROOT / LANGUAGES / "package.json").read_text(encoding="utf-8"))["dependencies"]
     tried: dict[str, str | None] = json.loads((ROOT / ".ci/tried.json").read_text(encoding="utf-8"))
     pinned = dict(re.findall(r"^([\w-]+)==([\w.]+)", lock, re.MULTILINE))
-    return {name: pinned[name] for name in PYTHON_PACKAGES} | {name: npm[name] for name in NPM_PACKAGES} | tried
+    installed = {name: pinned[name] for name in PYTHON_PACKAGES} | {name: npm[name] for name in NPM_PACKAGES}
+    return installed | _tried_by_tests() | tried
+
+
+def _tried_by_tests() -> dict[str, str | None]:
+    """Return the versions of Java and Go that the tests pin, and those of .NET that its page names."""
+    pom = (ROOT / LANGUAGES / "java/pom.xml").read_text(encoding="utf-8")
+    java = dict(re.findall(r"<artifactId>(\S+)</artifactId>\s*<version>(\S+)</version>", pom))
+    page = (ROOT / "packages/emulators/docs/conformance/dotnet.md").read_text(encoding="utf-8")
+    modules = {
+        name: (ROOT / LANGUAGES / "go" / folder / "go.mod").read_text(encoding="utf-8")
+        for name, folder in GO_MODULES.items()
+    }
+    return {
+        **{name: java.get(name.partition(":")[2]) for name in JAVA_PACKAGES},
+        **{name: _version_after(name, module) for name, module in modules.items()},
+        **{name: _version_after(name, page) for name in DOTNET_PACKAGES},
+    }
+
+
+def _version_after(name: str, text: str) -> str | None:
+    found = re.search(rf"\b{re.escape(name)} v?({_VERSION.pattern})\b", text)
+    return found[1] if found else None
 
 
 def newest_versions(run: Run, fetch: Callable[[str], str]) -> dict[str, str | None]:
-    """Return what is installed now, and the newest extension bundle of host.json's range."""
+    """Return what is installed now, the newest extension bundle of host.json's range, and what is looked up."""
     return {
         **{name: _python_version(run, name) for name in PYTHON_PACKAGES},
         **{name: _npm_version(name) for name in NPM_PACKAGES},
         CORE_TOOLS: _first(_VERSION, _output(run, "func", "--version")),
         BICEP: _first(_VERSION, _output(run, "az", "bicep", "version")),
         BUNDLE: _newest_bundle(fetch),
+        **{name: _newest_listed(fetch, *_list_of(name)) for name in LOOKED_UP},
         **{image: _digest(run, image) for image in images()},
     }
 
@@ -185,6 +215,26 @@ def _newest_bundle(fetch: Callable[[str], str]) -> str | None:
         return None
     inside = [each for each in listed if _VERSION.fullmatch(each) and least <= _numbers(each) < end]
     return max(inside, key=_numbers, default=None)
+
+
+def _list_of(name: str) -> tuple[str, str]:
+    """Return where the versions of a package are listed, and the pattern of one that is no preview."""
+    if name in JAVA_PACKAGES:
+        path = name.replace(".", "/").replace(":", "/")
+        return f"https://repo1.maven.org/maven2/{path}/maven-metadata.xml", r"<version>(\d+\.\d+\.\d+)</version>"
+    if name in GO_MODULES:
+        # The proxy writes a capital letter as "!" and the small one (https://go.dev/ref/mod#goproxy-protocol).
+        path = re.sub("[A-Z]", lambda capital: f"!{capital[0].lower()}", name)
+        return f"https://proxy.golang.org/{path}/@v/list", r"(?m)^v(\d+\.\d+\.\d+)$"
+    return f"https://api.nuget.org/v3-flatcontainer/{name.lower()}/index.json", r'"(\d+\.\d+\.\d+)"'
+
+
+def _newest_listed(fetch: Callable[[str], str], url: str, pattern: str) -> str | None:
+    try:
+        listed: list[str] = re.findall(pattern, fetch(url))
+    except (OSError, ValueError):
+        return None
+    return max(listed, key=_numbers, default=None)
 
 
 def _numbers(version: str) -> tuple[int, ...]:
@@ -228,6 +278,8 @@ def describe(found: Found, host: str, link: str) -> str | None:
         lines += ["| | tried before | newest |", "|---|---|---|"]
         lines += [f"| {_code(each.name)} | {_code(each.known)} | {_code(each.newest)} |" for each in different]
         lines += ["", "If all is well, pin them, and write the others into `.ci/tried.json`.", ""]
+        if any(each.name in LOOKED_UP for each in different):
+            lines += ["Those of Java, Go and .NET were looked up, and not run.", ""]
     if not failed:
         lines.append("Every check passed.")
     for failure in found.failures:

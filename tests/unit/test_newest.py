@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -49,8 +50,32 @@ class Machine:
         return subprocess.CompletedProcess(command, 0, "")
 
 
-def fetch(_: str) -> str:
-    return json.dumps(["3.99.0", "4.9.0", "4.100.1", "4.33.0", "5.0.0", "4.200.0-preview"])
+MAVEN = """<metadata><groupId>com.azure</groupId><versioning>
+<latest>4.100.0-beta.1</latest><release>4.100.0-beta.1</release>
+<versions>
+  <version>4.9.1</version>
+  <version>4.90.0</version>
+  <version>4.100.0-beta.1</version>
+</versions></versioning></metadata>
+"""
+LISTS = {
+    "https://repo1.maven.org/maven2/com/azure/azure-cosmos/maven-metadata.xml": MAVEN,
+    "https://repo1.maven.org/maven2/com/azure/azure-messaging-servicebus/maven-metadata.xml": MAVEN,
+    "https://proxy.golang.org/github.com/!azure/azure-sdk-for-go/sdk/data/azcosmos/@v/list": (
+        "v1.9.0\nv1.10.0\nv1.11.0-beta.2\nv0.99.0\n"
+    ),
+    "https://proxy.golang.org/github.com/!azure/azure-sdk-for-go/sdk/messaging/azservicebus/@v/list": "v2.0.1\n",
+    "https://api.nuget.org/v3-flatcontainer/microsoft.azure.cosmos/index.json": json.dumps(
+        {"versions": ["3.9.0", "3.70.0", "3.71.0-preview.0"]}
+    ),
+    "https://api.nuget.org/v3-flatcontainer/azure.messaging.servicebus/index.json": '{"versions":["7.22.0"]}',
+}
+
+
+def fetch(url: str) -> str:
+    if "ExtensionBundle" in url:
+        return json.dumps(["3.99.0", "4.9.0", "4.100.1", "4.33.0", "5.0.0", "4.200.0-preview"])
+    return LISTS[url]
 
 
 def version(newest: ModuleType, known: str | None = "1.0.0", found: str | None = "1.0.0") -> Any:
@@ -99,6 +124,48 @@ def test_every_part_has_a_version_that_was_tried_before_or_none(newest: ModuleTy
     assert f"azure-cosmos=={known['azure-cosmos']} " in lock
 
 
+def test_the_newest_versions_of_java_go_and_dotnet_are_looked_up_without_previews(newest: ModuleType) -> None:
+    versions = newest.newest_versions(Machine(), fetch)
+
+    assert {name: versions[name] for name in newest.LOOKED_UP} == {
+        "com.azure:azure-cosmos": "4.90.0",
+        "com.azure:azure-messaging-servicebus": "4.90.0",
+        "github.com/Azure/azure-sdk-for-go/sdk/data/azcosmos": "1.10.0",
+        "github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus": "2.0.1",
+        "Microsoft.Azure.Cosmos": "3.70.0",
+        "Azure.Messaging.ServiceBus": "7.22.0",
+    }
+
+
+def test_the_versions_of_java_go_and_dotnet_are_those_that_the_pages_of_conformance_name(
+    newest: ModuleType,
+) -> None:
+    known = newest.known_versions()
+    folder = ROOT / "packages/emulators/docs/conformance"
+    pages = {name: (folder / f"{name}.md").read_text(encoding="utf-8") for name in ("java", "go", "dotnet")}
+
+    for page, names in (
+        ("java", newest.JAVA_PACKAGES),
+        ("go", newest.GO_MODULES),
+        ("dotnet", newest.DOTNET_PACKAGES),
+    ):
+        for name in names:
+            short = re.split("[:/]", name)[-1]
+            assert known[name] is not None
+            assert f"{short} {known[name]}" in pages[page]
+
+
+def test_the_issue_says_which_versions_were_not_run(newest: ModuleType) -> None:
+    other = newest.Version("com.azure:azure-cosmos", "4.81.0", "4.90.0")
+
+    looked_up = newest.describe(newest.Found([other], []), "success", LINK)
+    installed = newest.describe(newest.Found([version(newest, "0.9.0")], []), "success", LINK)
+
+    assert "| `com.azure:azure-cosmos` | `4.81.0` | `4.90.0` |" in looked_up
+    assert "Java, Go and .NET were looked up, and not run." in looked_up
+    assert "not run" not in installed
+
+
 def test_the_checks_are_the_quick_tests_those_of_javascript_and_the_compiler(newest: ModuleType) -> None:
     commands = [each.command for each in newest.checks()]
 
@@ -121,12 +188,13 @@ def test_a_step_that_fails_is_reported_and_the_others_run(newest: ModuleType) ->
 
 
 @pytest.mark.parametrize("answer", ["no JSON", "[]"])
-def test_a_list_of_bundles_that_cannot_be_read_is_an_unknown_version(newest: ModuleType, answer: str) -> None:
+def test_a_list_that_cannot_be_read_is_an_unknown_version(newest: ModuleType, answer: str) -> None:
     def unreachable(_: str) -> str:
         raise OSError("unreachable")
 
     for ask in (lambda _: answer, unreachable):
-        assert newest.newest_versions(Machine(), ask)["extension bundle"] is None
+        versions = newest.newest_versions(Machine(), ask)
+        assert {versions[name] for name in ("extension bundle", *newest.LOOKED_UP)} == {None}
 
 
 def test_a_program_that_is_missing_fails_its_step(newest: ModuleType) -> None:

@@ -24,6 +24,7 @@ JAVA = FOLDER / "java"
 GO = FOLDER / "go"
 _BUILDS_KEPT = 4
 _OLDEST_JDK = 17
+_GO_HINT = "install Go; packages/emulators/tests/languages/go has the version in its go.mod"
 _MAVEN = ("mvn", "--batch-mode", "--quiet", "-Dstyle.color=never")
 
 
@@ -75,19 +76,31 @@ def trust_store(certificate: str, folder: Path) -> list[str]:
 
 def go(service: str) -> list[str]:
     """Return the command that runs the checks of this service in Go; skip where it cannot be built."""
-    _skip_without("go", hint="install Go; packages/emulators/tests/languages/go has the version in its go.mod")
+    _skip_without("go", hint=_GO_HINT)
     module = GO / service
     sources = [path for each in (module, GO / "checks") for path in sorted(each.glob("*")) if path.is_file()]
     with _built(module, sources) as build:
         program = build / "checks"
         if not program.exists():
-            _fetch(
-                ["go", "list", "-deps", "."],
-                module,
-                f"Go cannot fetch the modules of packages/emulators/tests/languages/go/{service}/go.mod",
-            )
+            _fetch_go(service, module, ".")
             _run(["go", "build", "-o", str(program), "."], module)
         return [str(program)]
+
+
+def go_module(service: str, program: Path) -> None:
+    """Make a program's folder a module with the packages of this service's checks; skip where it cannot be."""
+    _skip_without("go", hint=_GO_HINT)
+    lines = (GO / service / "go.mod").read_text(encoding="utf-8").splitlines()
+    # Without the module of the checks, which is in this repository.
+    module = "\n".join(line for line in lines if "outbox.emulators/checks " not in line)
+    (program.parent / "go.mod").write_text(f"{module}\n", encoding="utf-8")
+    shutil.copy(GO / service / "go.sum", program.parent)
+    _fetch_go(service, program.parent, program.name)
+
+
+def _fetch_go(service: str, folder: Path, package: str) -> None:
+    problem = f"Go cannot fetch the modules of packages/emulators/tests/languages/go/{service}/go.mod"
+    _fetch(["go", "list", "-deps", package], folder, problem)
 
 
 def _skip_without(*programs: str, hint: str) -> None:

@@ -27,7 +27,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 
-/** What a check uses: a client, containers of its own, and the emulator's splits and faults. */
+/** What a check uses: a client, containers of its own, and the emulator's splits, merges and faults. */
 final class Store {
     static final String ENDPOINT = setting("AccountEndpoint");
     static final CosmosClient CLIENT = builder().buildClient();
@@ -95,8 +95,13 @@ final class Store {
 
     /** Create the items i0, i1, … with as many partition keys as items. */
     static void fill(CosmosContainer container, int count) {
+        fill(container, "i", count);
+    }
+
+    /** Create items with a prefix and a number as their ids, with as many partition keys as items. */
+    static void fill(CosmosContainer container, String prefix, int count) {
         for (int n = 0; n < count; n++) {
-            container.createItem(item("i" + n, "k" + n, n));
+            container.createItem(item(prefix + n, "k" + n, n));
         }
     }
 
@@ -151,6 +156,12 @@ final class Store {
         for (int range = 0; range < 4; range++) {
             split(container, String.valueOf(range));
         }
+    }
+
+    /** Merge two physical partitions that are next to each other. */
+    static void merge(CosmosContainer container, String first, String second) throws Exception {
+        ask("POST", ENDPOINT + "admin/merge",
+            Map.of("database", "java", "container", container.getId(), "ranges", List.of(first, second)));
     }
 
     /** Have the emulator fail as `kind` says, and return the path of the fault. */
