@@ -132,6 +132,34 @@ async def test_a_path_of_times_to_live_needs_a_default_one(
 
 
 @pytest.mark.usefixtures("container")
+@pytest.mark.parametrize(
+    ("paths", "refused"),
+    [
+        (["/id ds"], "/id ds"),
+        (["/a-b"], "/a-b"),
+        (["/a/"], "/a/"),
+        (["/*"], "/*"),
+        (["/a", "id"], "id"),
+        (["/a/b_1"], None),
+        (['/"a b"/c'], None),
+    ],
+)
+async def test_a_partition_key_path_has_letters_digits_and_underscores_or_quotes(
+    raw: RawClient, paths: list[str], refused: str | None
+) -> None:
+    """container.spec.ts of @azure/cosmos 4.3.0 has the first and the fifth."""
+    key = {"paths": paths, "kind": "Hash" if len(paths) == 1 else "MultiHash", "version": 2}
+
+    answer = await raw.send("POST", "/dbs/outbox/colls", body=json.dumps({"id": "c", "partitionKey": key}))
+
+    if refused is None:
+        assert answer.status == 201
+    else:
+        said = f"The partition key component definition path '{refused}' could not be accepted"
+        assert (answer.status, said in answer.body["message"]) == (400, True)
+
+
+@pytest.mark.usefixtures("container")
 async def test_a_path_of_times_to_live_is_kept_returned_and_removed(raw: RawClient) -> None:
     """CosmosContainerTests.cs of azure-cosmos-dotnet-v3 does the same."""
     definition: dict[str, Any] = {

@@ -50,4 +50,4 @@ def _last_of(continuation: str | None) -> str:
     try:
         return base64.urlsafe_b64decode(continuation).decode()
     except ValueError as error:
-        raise BadRequest("The continuation token is malformed.") from error
+        raise BadRequest("Invalid Continuation Token: it was not made by this account.") from error

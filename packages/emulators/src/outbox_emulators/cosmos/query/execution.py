@@ -112,7 +112,8 @@ class Continuation:
             place = Place(tuple(_decoded(key) for key in keys), int(number), int(index))
             return cls(place, int(skipped), int(taken), None if partition is None else int(partition))
         except (ValueError, TypeError, binascii.Error) as error:
-            raise BadRequest("The continuation token is malformed.") from error
+            # query.spec.ts of @azure/cosmos 4.3.0 expects these words.
+            raise BadRequest("Invalid Continuation Token: it was not made by this account.") from error
 
 
 def _encoded(key: Any) -> list[Any]:
