@@ -258,12 +258,6 @@ async def test_an_invalid_id_is_refused(container: ContainerProxy, bad_id: str) 
         ("a\tb", 400),
         ("a\rb", 400),
         ("a\nb", 400),
-        ("a b", 200),
-        ("a ", 401),
-        ("a%20", 401),
-        ("%2e%2e", 401),
-        ("a%E9%B1%80", 401),
-        ("100%", 200),
     ],
 )
 async def test_an_id_that_no_path_can_hold_is_stored_and_found_by_query_or_self_link_only(
@@ -331,7 +325,7 @@ async def test_control_characters_within_strings_need_no_escape_and_come_back_es
 
 
 async def test_an_id_of_the_greatest_length_and_odd_characters_is_usable(container: ContainerProxy) -> None:
-    for item_id in ("x" * MAX_ID_BYTES, "100% & more+ü 中 '\"", "%2z", "a b"):
+    for item_id in ("x" * MAX_ID_BYTES, "100% & more+ü 中 '\"", "%2e%2e", "a b"):
         await container.create_item({"id": item_id, "pk": "a"})
         assert (await container.read_item(item_id, "a"))["id"] == item_id
         await container.delete_item(item_id, "a")

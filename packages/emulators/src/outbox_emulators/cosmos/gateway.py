@@ -149,10 +149,7 @@ class Gateway:
             raise NotFound(_AMBIGUOUS)
         if any(not _IN_NO_PATH.isdisjoint(segment) for segment in segments):
             raise BadRequest(_NOT_IN_PATH)
-        # The gateway decodes a path once more, and cuts spaces off, so that the signature of such an id is another
-        # (RoutingGatewayCosmosItemIdEncodingTests.cs in azure-cosmos-dotnet-v3, and itemIdEncoding.spec.ts in
-        # @azure/cosmos).
-        resource_type, resource = resource_of(tuple(unquote(segment).rstrip() for segment in segments))
+        resource_type, resource = resource_of(segments)
         self._authorization.check(http.method, resource_type, resource, http.headers)
         _check_headers(http.headers)
         body = await body_of(http)
