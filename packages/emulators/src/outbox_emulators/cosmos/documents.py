@@ -18,7 +18,7 @@ MAX_ITEM_BYTES = 2 * 1024 * 1024
 MAX_TTL_S = 2**31 - 1
 NO_EXPIRY = -1
 _TIMES_BEFORE = 1 << 53
-"""Seconds since 1970 that a property cannot hold as a number any more."""
+"""The first second since 1970 that a number of JSON may not hold exactly."""
 INDEX_BITS = 7
 """Enough for the place of an operation within a transaction."""
 SYSTEM_PROPERTIES = frozenset({"_rid", "_self", "_etag", "_attachments", "_ts", "_lsn"})
