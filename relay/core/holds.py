@@ -10,8 +10,8 @@ Both are items of the quarantine, with the partition key of the event:
   name, so the order's id is a digest of it.
 - The same with `"carriedOut": true` and the event's `place`: it is in quarantine, or was until an operator
   released or discarded it. The relay writes this with each record in quarantine, so that the event is
-  neither published nor quarantined again by a later attempt. Once the checkpoint has passed the event, the time
-  when that was noticed stands in `passedAt`; `KEPT_S` later the order is removed.
+  neither published nor quarantined again by a later attempt. `passedAt` is the time at which
+  the relay has found that the checkpoint has passed the event; the order is removed `KEPT_S` after it.
 """
 
 from __future__ import annotations

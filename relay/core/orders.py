@@ -190,7 +190,7 @@ class Orders:
                 if compared:
                     passed = await self._passed(compared)
                     if passed:
-                        await self._quarantine.note_passed(passed)
+                        await self._quarantine.note_passed(passed, now)
         except (SourceError, QuarantineError) as error:
             # The orders remain in force; a later attempt removes them.
             logger.debug("orders that are carried out stay: %s", first_line(error))

@@ -120,12 +120,13 @@ class Quarantine(Protocol):
                 fails, and its next attempt stores or publishes the rest.
         """
 
-    async def note_passed(self, orders: Mapping[EventName, Order], /) -> None:
+    async def note_passed(self, orders: Mapping[EventName, Order], /, at: float) -> None:
         """Note in orders that are carried out that the checkpoint has passed their events.
 
         Args:
             orders: By event, its order as `holds` has read it. One that has been replaced meanwhile, by an
                 operator or for a later version of the event, stays as it is; others may, and are noted later.
+            at: The time to note, in seconds since 1970.
 
         Raises:
             QuarantineError: They could not be written. Nothing is lost: somebody notes it later.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -105,12 +104,10 @@ class StoredQuarantine:
                 for item in rejected:
                     await _store_held(items, item, invocation_id)
 
-    async def note_passed(self, orders: Mapping[EventName, Order], /) -> None:
-        now = time.time()
-
+    async def note_passed(self, orders: Mapping[EventName, Order], /, at: float) -> None:
         def noting(name: EventName, order: Order) -> list[Operation]:
             assert order.place is not None
-            return [_removing(name, order), Create(fulfilled_order_item(*name, order.place, now))]
+            return [_removing(name, order), Create(fulfilled_order_item(*name, order.place, at))]
 
         with _explaining("orders that are carried out must be changed"):
             await self._change(orders, noting)

@@ -160,7 +160,7 @@ class Shelf:
             record = record_of(item, invocation_id)
             self.records.setdefault(record["id"], record)
 
-    async def note_passed(self, orders: Mapping[EventName, Order], /) -> None:
+    async def note_passed(self, orders: Mapping[EventName, Order], /, at: float) -> None:
         """There are no orders."""
 
     async def remove(self, orders: Mapping[EventName, Order], /) -> None:

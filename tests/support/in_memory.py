@@ -5,7 +5,6 @@ They pass the contract suites in `tests/contracts`, as the adapters for Azure do
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -212,11 +211,11 @@ class InMemoryQuarantine:
                 if item.name not in self.held or self.held[item.name].place != item.document.place:
                     self.held[item.name] = Order(True, item.document.place)
 
-    async def note_passed(self, orders: Mapping[EventName, Order], /) -> None:
+    async def note_passed(self, orders: Mapping[EventName, Order], /, at: float) -> None:
         self._check()
         for name, order in orders.items():
             if self.held.get(name) == order:
-                self.held[name] = replace(order, passed_at=time.time())
+                self.held[name] = replace(order, passed_at=at)
 
     async def remove(self, orders: Mapping[EventName, Order], /) -> None:
         self._check()

@@ -64,7 +64,7 @@ class _NoQuarantine:
     async def store(self, rejected: Sequence[Rejected], /, invocation_id: str, **_: Any) -> None:
         """It is kept nowhere."""
 
-    async def note_passed(self, orders: Mapping[EventName, Order], /) -> None:
+    async def note_passed(self, orders: Mapping[EventName, Order], /, at: float) -> None:
         """There are no orders."""
 
     async def remove(self, orders: Mapping[EventName, Order], /) -> None:

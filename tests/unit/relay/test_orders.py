@@ -57,7 +57,7 @@ class Silent:
     async def store(self, *_: object, **__: object) -> None:
         pytest.fail("nothing is stored")
 
-    async def note_passed(self, _: Mapping[EventName, Order]) -> None:
+    async def note_passed(self, _: Mapping[EventName, Order], /, at: float) -> None:
         await asyncio.sleep(1_000_000)
 
     async def remove(self, _: Mapping[EventName, Order]) -> None:
