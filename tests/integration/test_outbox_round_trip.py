@@ -66,8 +66,9 @@ DEEP = st.builds(lambda depth, inside: nested(depth, inside), st.integers(50, 12
 IDS = (
     _ANY_TEXT
     | st.text(max_size=140)
-    | st.text("./\\?#% +&=:;\t\n\x00\x7fäa鍵😀", max_size=4)
+    | st.text("./\\?#% +&=:;\t\n\x00\x1f\x7f\u00a0äa2鍵😀", max_size=4)
     | st.sampled_from([".", "..", "...", ".a", "a.", "%2e", "%2F", "%", "a b", " a", "a ", "~", "colls", 5, None])
+    | st.sampled_from(["100%25", "a%ff", "a\u00a0", "100%", "%2"])
 )
 
 
@@ -172,6 +173,6 @@ async def test_an_id_can_be_read_or_is_refused(
 
 async def test_what_cannot_be_an_id_is_not_found(container: ContainerProxy) -> None:
     async with UnitOfWork(container) as work:
-        for identifier in (".", "..", "a ", "a\n"):
-            with pytest.raises(NotFound):
+        for identifier in (".", "..", "a ", "a\n", "a%20"):
+            with pytest.raises(NotFound, match="an id must"):
                 await work.repository(Note).read(identifier)

@@ -31,6 +31,8 @@ CLAIMS = [
     ("docs/guarantees.md", "63 levels", "https://github.com/Azure/azure-functions-dotnet-worker/issues/1226"),
     ("docs/guarantees.md", "380 characters", "`JsonTextReader` of Newtonsoft.Json"),
     ("docs/guarantees.md", "UTF-16 units", QUOTAS),
+    ("docs/guarantees.md", "it can be read", "dotnet/api/microsoft.azure.documents.resource.id"),
+    ("docs/guarantees.md", "answer 401", "https://github.com/Azure/azure-cosmos-dotnet-v3/issues/3507"),
     ("docs/dead-letters.md", "TTLExpiredException", f"{DEAD_LETTERS}#moving-messages-to-the-dlq"),
     ("docs/dead-letters.md", "$DeadLetterQueue", f"{DEAD_LETTERS}#path-to-the-dead-letter-queue"),
     ("docs/dead-letters.md", "Within the duplicate detection window", DUPLICATES),
@@ -158,7 +160,6 @@ CLAIMS = [
     ("docs/inbox-tables.md", "trailing spaces", f"{SQL}/language-elements/string-comparison-assignment"),
     ("docs/writing-events.md", "9, or 30 s", "`_retry_options.py` of 4.17.1"),
     ("docs/writing-events.md", "(the default)", f"{LEARN}/cosmos-db/consistency-levels#session-consistency"),
-    ("docs/writing-events.md", "Ids must not contain", "dotnet/api/microsoft.azure.documents.resource.id"),
     (
         "docs/writing-from-any-language.md",
         "that look like dates",

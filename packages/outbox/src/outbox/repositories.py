@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 from azure.core import MatchConditions
 
 from outbox.context import ContainerContext
-from outbox.data_object import EntityState, can_be_id
+from outbox.data_object import ID_RULE, EntityState, can_be_id
 from outbox.entities import DomainEntity, check_class, name_of
 from outbox.errors import NotFound, NotModified
 from outbox.events import DomainEvent
@@ -61,7 +61,7 @@ class Repository(Generic[E]):
         """
         subject = f"{self._kind.document_type} '{identifier}'"
         if not can_be_id(identifier):
-            raise NotFound(f"There is no {subject}.")
+            raise NotFound(f"There is no {subject} that can be read: an id {ID_RULE}.")
         condition: dict[str, Any] = {}
         if if_none_match is not None:
             condition = {"etag": if_none_match, "match_condition": MatchConditions.IfModified}
