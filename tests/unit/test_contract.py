@@ -10,6 +10,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
+from outbox.data_object import can_be_id
 from outbox.relayable import MAX_INTEGER
 from relay.servicebus import messages
 from tests.support.contract import ASYNCAPI, EVENT, FOLDER, ROOT, SCHEMAS, WRITTEN, at, declared
@@ -45,10 +46,8 @@ def test_the_documents_of_the_page_and_of_the_schema_are_as_a_writer_should_writ
 @pytest.mark.parametrize(
     "document",
     [
-        with_changes(id="a/b"),
-        with_changes(id="a\\b"),
-        with_changes(id="a?b"),
-        with_changes(id="a#b"),
+        *(with_changes(id=each) for each in ("a/b", "a\\b", "a?b", "a#b", "a\tb", "a\n", "a\rb", ".", "..")),
+        *(with_changes(id=each) for each in ("%20", "a%2Fb", "a%ffb", "a ", "a\u00a0", "a\u3000")),
         with_changes(order=-1),
         with_changes(order="0"),
         with_changes(sequence=2**53),
@@ -66,6 +65,13 @@ def test_what_the_relay_publishes_and_a_writer_should_not_write(document: dict[s
 
     assert EVENT.is_valid(document)
     assert not WRITTEN.is_valid(document)
+    assert can_be_id(document["id"]) is (document["id"] == DOCUMENT["id"])
+
+
+@pytest.mark.parametrize("identifier", ["...", ".a", " a", "a b", "100%", "%2", "%g0", "é中😀", "a:b+c=d&e~f"])
+def test_a_writer_may_write_ids_with_other_odd_characters(identifier: str) -> None:
+    assert can_be_id(identifier)
+    WRITTEN.validate(with_changes(id=identifier))
 
 
 def test_the_integers_that_a_writer_may_write_are_those_that_every_outbox_keeps() -> None:
