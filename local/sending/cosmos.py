@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import hashlib
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -14,6 +14,7 @@ from azure.cosmos.exceptions import CosmosBatchOperationError, CosmosHttpRespons
 from local.sending.event import Event
 from local.sending.routed import Outbox
 from local.sending.writer import Commit, NotCommittedError
+from outbox.data_object import ID_RULE, can_be_id
 from outbox.session import keep_session_token
 from relay.backends.cosmos.feed import expression
 from relay.config.clients import cosmos_client
@@ -23,8 +24,6 @@ _ATTEMPTS = 20
 _CONFLICT, _PRECONDITION_FAILED = 409, 412
 
 Operation = tuple[str, tuple[Any, ...], dict[str, Any]]
-
-_ILLEGAL = re.compile(r"[/\\?#]")
 
 
 @asynccontextmanager
@@ -44,9 +43,9 @@ async def open_cosmos(outbox: Outbox) -> AsyncIterator[CosmosWriter]:
 class CosmosWriter:
     """See `writer.Writer`.
 
-    The business document of a key has the id `sent-KEY`, the fields of its last event, and that event's number. It
-    is replaced on condition of its ETag, so that the numbers have no gap and follow the order of the commits. An
-    outbox whose rules would take it for an event gets none.
+    The business document of a key has the id `sent-KEY`, or one with a digest of a key that no id can hold, the
+    fields of its last event, and that event's number. It is replaced on condition of its ETag, so that the numbers
+    have no gap and follow the order of the commits. An outbox whose rules would take it for an event gets none.
     """
 
     def __init__(self, container: ContainerProxy, outbox: Outbox) -> None:
@@ -55,6 +54,8 @@ class CosmosWriter:
         self._fields = outbox.settings.selection.fields
 
     async def commit(self, event: Event, /) -> Commit:
+        if not can_be_id(event.id):
+            raise NotCommittedError(f"The id '{event.id}' {ID_RULE}: give another --id.")
         for _ in range(_ATTEMPTS):
             try:
                 stored = await self._stored(event.partition_key)
@@ -130,5 +131,8 @@ class CosmosWriter:
 
 
 def _id(key: str) -> str:
-    """Return an id that is unique within its partition, the key's, although illegal characters are replaced."""
-    return f"sent-{_ILLEGAL.sub('_', key)}"
+    """Return the id of a key's business document."""
+    identifier = f"sent-{key}"
+    if can_be_id(identifier):
+        return identifier
+    return f"sent-{hashlib.sha256(key.encode(errors='surrogatepass')).hexdigest()}"

@@ -33,7 +33,7 @@ class Writer(Protocol):
         """Commit it in its own transaction.
 
         Raises:
-            NotCommittedError: Its id is in use, or the outbox refused it.
+            NotCommittedError: Its id is in use or could not be read, or the outbox refused it.
             InvalidDocument: It must not be written at all.
             Unplaceable: The outbox has one place for two of its fields.
         """

@@ -78,6 +78,33 @@ async def test_an_outbox_in_which_every_document_is_an_event_gets_no_business_do
     assert numbers == [1, 2]
 
 
+@pytest.mark.parametrize("key", ["a/b?c#d\\e", "100%25", "a ", "a\t", "..", "k" * 1100])
+async def test_the_events_of_any_key_are_numbered_by_its_business_document(
+    account: CosmosClient, environment: dict[str, str], tmp_path: Path, key: str
+) -> None:
+    settings = only_stream(environment, tmp_path, "")
+
+    async with open_writer(Outbox.of([settings])) as writer:
+        sent = [await writer.commit(Event(key, "Made", {"n": n})) for n in range(2)]
+
+    assert [each.number for each in sent] == [1, 2]
+    (business,) = [each for each in await delivered(account, "data") if each["type"] == "sent"]
+    assert (business["partitionKey"], business["data"], business["sequence"]) == (key, {"n": 1}, 2)
+
+
+@pytest.mark.parametrize("identifier", ["a%20", "a ", "a/b"])
+async def test_an_id_that_could_not_be_read_is_refused(
+    account: CosmosClient, environment: dict[str, str], tmp_path: Path, identifier: str
+) -> None:
+    settings = only_stream(environment, tmp_path, "")
+
+    async with open_writer(Outbox.of([settings])) as writer:
+        with pytest.raises(NotCommittedError, match=r"must not contain .* give another --id"):
+            await writer.commit(Event("k", "Made", {}, id=identifier))
+
+    assert await delivered(account, "data") == []
+
+
 async def test_a_row_of_debeziums_table_is_sent_to_the_shard_of_its_key(
     sql: SqlDeployment, servicebus: ServiceBusServer, tmp_path: Path
 ) -> None:
