@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+import azure.identity
 import pytest
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from local.stack.environment import DATABASE
+from outbox_emulators.cosmos.authorization import EMULATOR_KEY
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
@@ -35,9 +39,10 @@ from tests.support.leases import TriggerLeases
 from tests.support.operators import Run, relay_command
 from tests.support.outbox import event, events, rejected
 from tests.support.quarantine import settled
-from tests.support.runbook import Operator, with_commands
+from tests.support.runbook import RUNBOOK, Operator, with_commands
 from tests.support.sql_deployment import CLAIM, TABLE, SqlDeployment, working
 from tests.support.subscriber import received
+from tests.unit.test_documented_names import page
 
 pytestmark = pytest.mark.slow
 
@@ -415,6 +420,25 @@ async def test_a_document_that_stops_its_partition_is_named_until_it_is_deleted(
     for run in runs:
         assert (run.code, "document 'e' with the partition key 'k'" in lines(run, "error")) == (1, True)
     assert deleted.code == 0
+
+
+@pytest.mark.parametrize("identifier", ["e", "a%20b", "a ", "a/b", "it's"])
+async def test_a_document_of_any_id_is_deleted_by_the_program_of_the_page(
+    cosmos: CosmosServer, container: ContainerProxy, monkeypatch: pytest.MonkeyPatch, identifier: str
+) -> None:
+    deep = json.loads("[" * 62 + "]" * 62)
+    documents = [event(each, "k", deep=deep) for each in (identifier, "other")]
+    await container.execute_item_batch([("create", (each,)) for each in documents], "k")
+    [program] = re.findall(r"<<'PY'\n(.*?)\nPY\n", page(RUNBOOK), re.DOTALL)
+    place = {"COSMOS__accountEndpoint": cosmos.endpoint, "COSMOS_DATABASE": DATABASE, "COSMOS_CONTAINER": "data"}
+    for name, value in {**place, "key": "k", "id": identifier}.items():
+        monkeypatch.setenv(name, value)
+    # The emulator takes keys, and no identities.
+    monkeypatch.setattr(azure.identity, "DefaultAzureCredential", lambda: EMULATOR_KEY)
+
+    await asyncio.to_thread(exec, program, {})
+
+    assert [each["id"] async for each in container.read_all_items()] == ["other"]
 
 
 @follows("silent")
