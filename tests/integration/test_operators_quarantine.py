@@ -20,6 +20,7 @@ from relay.quarantine.quarantine import StoredQuarantine
 from relay_operator.cli.quarantine_admin import QuarantineAdmin
 from tests.integration.conftest import RelayMaker
 from tests.support.broker import refuse, stop_refusing, topic_counts
+from tests.support.leases import TriggerLeases
 from tests.support.operators import relay_command, relay_subprocess
 from tests.support.outbox import event, events, rejected
 from tests.support.quarantine import quarantined, settled
@@ -263,3 +264,63 @@ async def test_the_commands_run_as_processes(environment: dict[str, str], quaran
     assert shown.json["record"]["document"]["id"] == "k-0"
     assert released.out == "released 2, still invalid 0, not sent 0\n"
     assert await left(quarantine) == []
+
+
+UNREADABLE = ["a%20", "100%25", "a ", "a\u3000", "a/b\\c?d#e", "..", "a\tb"]
+"""Ids by which no item can be read, with the signature of a client or at all."""
+
+
+@pytest.mark.parametrize("text", UNREADABLE)
+async def test_an_event_with_an_unreadable_id_is_ordered_set_aside_and_released(
+    environment: dict[str, str],
+    trigger: TriggerLeases,
+    quarantine: ContainerProxy,
+    servicebus: ServiceBusServer,
+    make_relay: RelayMaker,
+    text: str,
+) -> None:
+    await trigger.data.execute_item_batch([("create", (event(text, text),))], text)
+    feed = [item async for item in trigger.data.query_items_change_feed(start_time="Beginning")]
+
+    ordered = [await relay_command(environment, "quarantine", "add", text, text, "--yes", "--json")]
+    (order,) = (await relay_command(environment, "quarantine", "list", "--json")).json["orders"]
+    withdrawn = await relay_command(environment, "quarantine", "discard", order["id"], "--yes", "--json")
+    ordered += [await relay_command(environment, "quarantine", "add", text, text, "--yes", "--json")]
+    outcome = await make_relay().handle(feed, "i1", retry_count=1)
+    (record,) = (await relay_command(environment, "quarantine", "list", "--json")).json["records"]
+    shown = await relay_command(environment, "quarantine", "show", record["id"], "--json")
+    released = await relay_command(environment, "quarantine", "release", record["id"], "--json")
+
+    assert [(run.code, run.json["found"], run.json["ordered"]) for run in ordered] == [(0, True, True)] * 2
+    assert withdrawn.json["withdrawn"] == [order["id"]]
+    assert outcome.quarantined == {"set-aside": 1}
+    assert (shown.json["record"]["documentId"], shown.json["record"]["partitionKey"]) == (text, text)
+    assert released.json["released"] == [record["id"]]
+    assert (await received(servicebus.connection_string, 1)).ids() == {text: [text]}
+    assert await left(quarantine) == []
+
+
+@pytest.mark.parametrize("text", UNREADABLE)
+async def test_a_key_parked_by_an_unreadable_id_is_released(
+    environment: dict[str, str],
+    trigger: TriggerLeases,
+    quarantine: ContainerProxy,
+    servicebus: ServiceBusServer,
+    make_relay: RelayMaker,
+    text: str,
+) -> None:
+    invalid, sound = event(text, text) | {"data": 7}, event(f"2 {text}", text)
+    for document in (invalid, sound):
+        await trigger.data.execute_item_batch([("create", (document,))], text)
+    feed = [item async for item in trigger.data.query_items_change_feed(start_time="Beginning")]
+
+    outcome = await make_relay(RELAY_ON_POISON="park").handle(feed, "i1", retry_count=1)
+    (first, _) = (await relay_command(environment, "quarantine", "list", "--json")).json["records"]
+    discarded = await relay_command(environment, "quarantine", "discard", first["id"], "--yes", "--json")
+    released = await relay_command(environment, "quarantine", "release", "--all", "--json")
+
+    assert outcome.quarantined == {"data-not-object": 1, "key-parked": 1}
+    assert discarded.json["discarded"] == [first["id"]]
+    assert (released.json["unparked"], released.json["stillParked"]) == ([text], {})
+    assert (await received(servicebus.connection_string, 1)).ids() == {text: [f"2 {text}"]}
+    assert await quarantined(quarantine) == []
