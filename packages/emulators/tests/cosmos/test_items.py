@@ -7,6 +7,7 @@ import json
 from typing import Any
 from urllib.parse import quote, unquote
 
+import aiohttp
 import pytest
 from azure.core import MatchConditions
 from azure.cosmos import CosmosClient as SyncCosmosClient
@@ -20,6 +21,7 @@ from azure.cosmos.exceptions import (
     CosmosResourceNotFoundError,
 )
 from azure.cosmos.partition_key import NonePartitionKeyValue, NullPartitionKeyValue
+from yarl import URL
 
 from outbox_emulators.cosmos.documents import MAX_ID_BYTES, MAX_ITEM_BYTES
 from outbox_emulators.cosmos.server import CosmosServer
@@ -280,6 +282,17 @@ async def test_an_id_that_no_path_can_hold_is_stored_and_found_by_query_or_self_
 
     assert ([answer.status for answer in by_name], by_link["id"], found) == ([status] * 3, item_id, [item_id])
     assert (deleted.status, left) == ((204, []) if status == 200 else (status, [item_id]))
+
+
+async def test_a_web_server_refuses_a_path_with_a_tab_and_not_in_json(server: CosmosServer) -> None:
+    async with aiohttp.ClientSession() as session:
+        url = URL(f"{server.endpoint}dbs/outbox/colls/data/docs/a%09b", encoded=True)
+        async with session.get(url) as answer:
+            text = await answer.text()
+
+    assert (answer.status, answer.content_type) == (400, "text/html")
+    assert "Bad Request - Invalid URL" in text
+    assert "Find the item by a query" in text
 
 
 @pytest.mark.usefixtures("container")
