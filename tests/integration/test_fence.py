@@ -22,8 +22,6 @@ from tests.support.leases import TriggerLeases
 from tests.support.outbox import event
 from tests.support.subscriber import received
 
-pytestmark = BOTH_SENDERS
-
 WINDOW_MS = 5 * 60_000  # of infra/emulators/Config.json
 OLD_S = 3600
 
@@ -199,6 +197,7 @@ async def test_without_the_leases_nothing_old_is_sent_and_the_setting_is_named(
         await relay.handle(documents, "i1")
 
 
+@BOTH_SENDERS
 async def test_an_attempt_that_outlasts_its_clearance_stops_and_the_next_one_goes_on(
     make_relay: RelayMaker,
     servicebus: ServiceBusServer,

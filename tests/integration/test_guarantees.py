@@ -25,10 +25,16 @@ Commit = Sequence[dict[str, Any]]
 
 # The worst that the documentation of the services allows, drawn by this seed.
 _EDGES = 20
-_KEYS = [f"key-{number}" for number in range(12)]
-_COMMITS, _EVENTS_A_COMMIT = 16, 3
-_POISONED = {"key-3": 4, "key-7": 20}
-"""Keys, and which of their events has no action."""
+_KEYS = [f"key-{number}" for number in range(10)]
+_COMMITS, _EVENTS_A_COMMIT = 8, 3
+_POISONED: dict[str, tuple[int, str, dict[str, Any]]] = {
+    "key-1": (1, "id-too-long", {"id": "x" * 129}),
+    "key-3": (4, "action-not-string", {"data": {"action": 5}}),
+    "key-4": (9, "data-not-object", {"data": [1, 2]}),
+    "key-7": (17, "properties-too-large", {"data": {"action": "A", "createdAt": "x" * 15_001}}),
+    "key-8": (23, "message-too-large", {"data": {"action": "A", "text": "x" * 300_000}}),
+}
+"""By key: which of its events can never be sent, the reason, and the fields that make it so."""
 
 _QUICK_LEASES = ("--lease-acquire-ms", "500", "--lease-renew-ms", "500", "--lease-expiration-ms", "2000")
 
@@ -67,10 +73,15 @@ async def writer(stack: Stack) -> AsyncIterator[Writer]:
 def document(key: str, number: int) -> dict[str, Any]:
     """Return event `number` of a key: its order within the key, and values that a careless relay would alter."""
     made = event(f"{key}-{number:02}", key, number=number, text="é e\u0301 😀 \u2028", exact=0.1, nothing=None)
-    if _POISONED.get(key) == number:
-        del made["data"]["action"]
+    if is_poison(key, number):
+        made |= _POISONED[key][2]
     stored = {name: value for name, value in made.items() if not name.startswith("_")}
     return stored | {"order": number % _EVENTS_A_COMMIT, "sequence": number}
+
+
+def is_poison(key: str, number: int) -> bool:
+    """Return True for an event that can never be sent."""
+    return key in _POISONED and _POISONED[key][0] == number
 
 
 def commits(key: str) -> list[Commit]:
@@ -124,13 +135,14 @@ async def test_every_event_arrives_once_in_order_unaltered_although_a_process_is
     }
     # Nothing is stuck: what can never be sent is set aside, with its reason.
     assert {(record["documentId"], record["reason"]) for record in records} == {
-        (document(key, number)["id"], "action-not-string") for key, number in _POISONED.items()
+        (document(key, number)["id"], reason) for key, (number, reason, _) in _POISONED.items()
     }
 
 
 def sound_events(key: str) -> list[dict[str, Any]]:
     """Return the events of a key that can be published, in order."""
-    return [each for commit in commits(key) for each in commit if "action" in each["data"]]
+    numbers = range(_COMMITS * _EVENTS_A_COMMIT)
+    return [document(key, number) for number in numbers if not is_poison(key, number)]
 
 
 async def quarantined(stack: Stack) -> None:

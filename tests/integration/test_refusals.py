@@ -64,16 +64,7 @@ async def test_after_an_oversized_event_small_ones_of_other_keys_go_out(
     assert await records(quarantine) == [("large", "message-too-large")]
 
 
-async def test_what_is_larger_than_the_link_takes_is_recognised_before_it_is_sent(
-    make_relay: RelayMaker, servicebus: ServiceBusServer
-) -> None:
-    outcome = await make_relay().handle([event("large", "a", text="x" * 262_144), event("e1", "b")], "i1")
-
-    assert (outcome.published, outcome.quarantined) == (1, {"message-too-large": 1})
-    assert (await topic_counts(servicebus.admin_port))["refused"] == 0
-
-
-async def test_a_message_of_exactly_the_links_limit_is_sent(
+async def test_a_message_of_exactly_the_links_limit_is_sent_and_a_larger_one_is_set_aside_unsent(
     make_relay: RelayMaker, servicebus: ServiceBusServer
 ) -> None:
     relay = make_relay()
@@ -83,30 +74,28 @@ async def test_a_message_of_exactly_the_links_limit_is_sent(
         middle = (low + high) // 2
         outcome = await relay.handle([event(f"e{middle}", "a", text="x" * middle)], "i1")
         low, high = (middle, high) if outcome.published else (low, middle)
-    assert (await topic_counts(servicebus.admin_port))["refused"] == 0
     assert low > 261_500
 
+    outcome = await relay.handle([event(f"f{high}", "a", text="x" * high), event("e1", "b")], "i1")
 
-@pytest.mark.parametrize("seen", [True, False], ids=["keep-alive has read it", "not read yet"])
-@pytest.mark.parametrize("silent", [True, False], ids=["without an error", "with an error"])
-@pytest.mark.parametrize("kind", ["detach-idle", "close-idle"])
+    assert (outcome.published, outcome.quarantined) == (1, {"message-too-large": 1})
+    assert (await topic_counts(servicebus.admin_port))["refused"] == 0
+
+
 async def test_what_the_service_ends_while_idle_costs_a_try_and_nothing_else(
-    make_relay: RelayMaker,
-    servicebus: ServiceBusServer,
-    quarantine: ContainerProxy,
-    kind: str,
-    silent: bool,
-    seen: bool,
+    make_relay: RelayMaker, servicebus: ServiceBusServer, quarantine: ContainerProxy
 ) -> None:
     relay = make_relay(RELAY_SENDERS="1")
     await relay.handle([event("e0", "a")], "i1")
-    await inject(servicebus.admin_port, kind=kind, entity="domain-events", silent=silent)
-    if seen:
-        await read_what_came_while_idle(relay)
+    for kind, silent, is_read in itertools.product(("detach-idle", "close-idle"), (True, False), (True, False)):
+        ended = f"{kind}, silent: {silent}, read by the keep-alive: {is_read}"
+        await inject(servicebus.admin_port, kind=kind, entity="domain-events", silent=silent)
+        if is_read:
+            await read_what_came_while_idle(relay)
 
-    outcome = await relay.handle(events("b", 3), "i2")
+        outcome = await relay.handle(events(ended, 3), "i2")
 
-    assert outcome.published == 3
+        assert outcome.published == 3, ended
     assert await records(quarantine) == []
 
 
