@@ -56,10 +56,9 @@ class Counting:
         return await self._session.execute(statement)
 
 
-@pytest.mark.parametrize("park", [False, True])
-@pytest.mark.parametrize("text", ["x" * 10_000_000, "\U0001f600" * 1_000_000, "\0" * 2_000_000])
+@pytest.mark.parametrize("text", ["x" * 5_000_000, "\U0001f600" * 1_000_000, "\0" * 1_000_000])
 async def test_no_statement_stores_more_than_a_bound_however_large_the_event_is(
-    environment: dict[str, str], text: str, park: bool, monkeypatch: pytest.MonkeyPatch
+    environment: dict[str, str], text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The time of a call does not grow with the event, as its bytes do not.
     database = Database(sql_settings(environment["SQL"]))
@@ -69,8 +68,8 @@ async def test_no_statement_stores_more_than_a_bound_however_large_the_event_is(
     large = {**events("k", 1)[0], "data": {"action": "A", "text": text}}
     (record,) = rejected(Reason.MESSAGE_REFUSED, large)
 
-    await StoredQuarantine(items).store([record], "i1", park=park)
-    await StoredQuarantine(items).store([record], "i1", park=park)
+    for _ in range(2):
+        await StoredQuarantine(items).store([record], "i1", park=True)
 
     (summary,) = await QuarantineAdmin(items).find(Filter())
     document = await QuarantineAdmin(items).document(summary)
