@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from typing import Any
 
 import pytest
@@ -22,7 +21,6 @@ from outbox.batch import Batch
 from outbox.errors import MAX_BATCH_BYTES
 from tests.support.order_container import actions, events_of, given, pay_elsewhere, paying, reading, stored
 from tests.support.orders import Customer, Name, Order, OrderViewed
-from tests.support.waiting import elapse
 from tests.support.watchdog import WATCHDOG_S
 
 
@@ -470,34 +468,3 @@ async def test_a_unit_of_work_rejects_a_concurrent_commit(container: ContainerPr
 
     assert [type(outcome) for outcome in outcomes] == [list, RuntimeError]
     assert len(await stored(container)) == 2
-
-
-async def test_a_hundred_concurrent_tasks_lose_no_update(container: ContainerProxy) -> None:
-    await given(container, Order("tea", id="o1", quantity=0))
-    rng = random.Random(5)
-    collisions = 0
-
-    async def add_one() -> None:
-        nonlocal collisions
-        async with UnitOfWork(container) as work:
-            while True:
-                order = await work.repository(Order).read("o1")
-                order.resize(order.quantity + 1)
-                try:
-                    await work.commit()
-                    return
-                except PreconditionFailed:
-                    collisions += 1
-                    work.rollback()
-                    # Wait a random time, as a service would, so that not all hundred collide again.
-                    await elapse(rng.uniform(0, 1))
-
-    async with asyncio.timeout(WATCHDOG_S), asyncio.TaskGroup() as tasks:
-        for _ in range(100):
-            tasks.create_task(add_one())
-
-    events = [item for item in await stored(container) if item["data"].get("action") == "OrderResized"]
-    assert [event["sequence"] for event in events] == list(range(2, 102))
-    assert (await container.read_item("o1", "o1"))["data"]["quantity"] == 100
-    assert [event["data"]["quantity"] for event in events] == list(range(1, 101))
-    assert collisions > 0
