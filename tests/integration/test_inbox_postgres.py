@@ -190,27 +190,27 @@ async def _disposed(engine: AsyncEngine) -> AsyncIterator[None]:
         await engine.dispose()
 
 
-@pytest.mark.parametrize("end", ENDS)
 async def test_a_block_whose_transaction_is_ended_within_it_fails(
-    outside: Harness, end: str, postgres_database: str
+    outside: Harness, postgres_database: str
 ) -> None:
     prepared = f"'{postgres_database.rpartition('/')[2]}'"  # of the whole server
     await outside.store.prepare()  # type: ignore[attr-defined]
 
-    async def handler() -> None:
-        async with outside.store.once(message("a", 1)) as arrival:
+    async def handler(identifier: str, end: str) -> None:
+        async with outside.store.once(message(identifier)) as arrival:
             for statement in end.split("; "):
                 await execute(arrival, statement.replace("'block'", prepared))
             await outside.effect(arrival, "after the end")
 
-    with pytest.raises(inbox.OutsideBlock):
-        await handler()
-    if end.startswith("prepare"):
-        with psycopg.connect(postgres_database, autocommit=True) as owner:
-            owner.execute(f"rollback prepared {prepared}".encode())
-    assert await outside.effects() == []
-    assert (await handle(outside, "b", 2)).first
-    assert await outside.effects() == ["b"]
+    for number, end in enumerate(ENDS):
+        with pytest.raises(inbox.OutsideBlock):
+            await handler(f"a{number}", end)
+        if end.startswith("prepare"):
+            with psycopg.connect(postgres_database, autocommit=True) as owner:
+                owner.execute(f"rollback prepared {prepared}".encode())
+        assert await outside.effects() == list(ENDS[:number]), end
+        assert (await handle(outside, end)).first
+    assert await outside.effects() == list(ENDS)
 
 
 async def execute(arrival: Any, statement: str) -> None:
@@ -369,13 +369,12 @@ async def test_a_shared_connection_in_a_transaction_of_somebody_else_is_refused(
     assert (await handle(harness, "a")).first
 
 
-@pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK", "ROLLBACK; BEGIN", "COMMIT; BEGIN IMMEDIATE", "commit()"])
-async def test_somebody_else_who_ends_the_transaction_of_a_block_fails_it(shared: AsyncEngine, end: str) -> None:
+async def test_somebody_else_who_ends_the_transaction_of_a_block_fails_it(shared: AsyncEngine) -> None:
     harness = InSqlAlchemy(shared)
     await harness.store.prepare()  # type: ignore[attr-defined]
 
-    async def handler() -> None:
-        async with harness.store.once(message("a", 1)), shared.connect() as theirs:
+    async def handler(end: str) -> None:
+        async with harness.store.once(message(end)), shared.connect() as theirs:
             if end == "commit()":
                 await theirs.commit()
             else:
@@ -383,9 +382,10 @@ async def test_somebody_else_who_ends_the_transaction_of_a_block_fails_it(shared
                     await theirs.exec_driver_sql(statement)
             await theirs.execute(text("insert into effects (id) values ('after the end')"))
 
-    with pytest.raises(inbox.OutsideBlock):
-        await handler()
-    assert await harness.effects() == []
+    for end in ("COMMIT", "ROLLBACK", "ROLLBACK; BEGIN", "COMMIT; BEGIN IMMEDIATE", "commit()"):
+        with pytest.raises(inbox.OutsideBlock):
+            await handler(end)
+        assert await harness.effects() == [], end
 
 
 async def test_a_handler_records_in_its_own_transaction(harness: InPostgres, postgres_database: str) -> None:
