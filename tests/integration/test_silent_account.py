@@ -66,9 +66,17 @@ def soon() -> Iterator[None]:
     assert time.monotonic() - began < SOON_S
 
 
-@SILENCES
-@pytest.mark.parametrize("connected", [False, True], ids=["at first", "when connected"])
-@pytest.mark.parametrize("container", [None, "data", "leases"])
+@pytest.mark.parametrize(
+    ("kind", "connected", "container"),
+    [
+        ("silent", False, None),
+        ("silent-midway", True, None),
+        ("silent", True, "data"),
+        ("silent-midway", False, "data"),
+        ("silent", False, "leases"),
+        ("silent-midway", True, "leases"),
+    ],
+)
 async def test_old_events_wait_while_the_leases_cannot_be_read_and_are_sent_afterwards(
     make_relay: RelayMaker, faults: FaultClient, kind: str, connected: bool, container: str | None
 ) -> None:
@@ -90,8 +98,7 @@ async def test_old_events_wait_while_the_leases_cannot_be_read_and_are_sent_afte
         assert (await relay.handle([OLD], "i1", 1)).published == 1
 
 
-@SILENCES
-@pytest.mark.parametrize("container", [None, "quarantine"])
+@pytest.mark.parametrize(("kind", "container"), [("silent", None), ("silent-midway", "quarantine")])
 async def test_what_must_be_quarantined_comes_again_until_the_container_answers(
     make_relay: RelayMaker, faults: FaultClient, quarantine: ContainerProxy, kind: str, container: str | None
 ) -> None:

@@ -124,20 +124,17 @@ async def test_an_event_that_cannot_be_written_is_refused(page: Page, form: dict
 
 
 @pytest.mark.parametrize("path", ["local/send", "local/fault", "local/quarantine"])
-@pytest.mark.parametrize(
-    "headers",
-    [
+async def test_another_page_cannot_ask_for_it(page: Page, path: str) -> None:
+    form = {"key": "foreign", "action": "A", "kind": "kill-host", "operation": "discard", "reason": "id-too-long"}
+
+    for headers in (
         {"Origin": "http://evil.example"},
         {"Origin": "null"},
         {"Sec-Fetch-Site": "cross-site"},
         {"Sec-Fetch-Site": "same-site"},
         {"Host": "evil.example"},
-    ],
-)
-async def test_another_page_cannot_ask_for_it(page: Page, path: str, headers: dict[str, str]) -> None:
-    form = {"key": "foreign", "action": "A", "kind": "kill-host", "operation": "discard", "reason": "id-too-long"}
-
-    assert (await page.post(path, headers, **form))[0] == 403
+    ):
+        assert (await page.post(path, headers, **form))[0] == 403, headers
 
     assert await page.events("foreign") == []
     assert not page.stack.hosts[0].ended
