@@ -20,7 +20,7 @@ from tests.support.quarantine_histories import KEYS, Fate, Model, Modelled, Worl
 from tests.support.stores import Store
 
 # A history in memory takes some 30 ms, on a database ten times that.
-HISTORIES = int(os.environ.get("FUZZ_EXAMPLES", "2000")) // 20
+HISTORIES = int(os.environ.get("FUZZ_EXAMPLES", "2000")) // 40
 
 POLICIES = st.sampled_from(list(OnPoison))
 MEMORY, DATABASES = ["in memory"], ["Cosmos DB emulator", "PostgreSQL"]
@@ -171,7 +171,7 @@ async def test_one_after_another_does_what_the_model_says(
 
 
 @pytest.mark.parametrize("store", DATABASES, indirect=True)
-@trying(HISTORIES // 16)
+@trying(HISTORIES // 8)
 @given(policy=POLICIES, steps=FEW_STEPS)
 async def test_one_after_another_does_on_a_database_what_the_model_says(
     store: Store, policy: OnPoison, steps: Sequence[Step]
@@ -332,8 +332,9 @@ async def test_whatever_happens_at_the_same_time_nothing_is_lost_or_stuck(
     await disturb(store, policy, steps)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("store", DATABASES, indirect=True)
-@trying(HISTORIES // 16)
+@trying(HISTORIES // 4)
 @given(policy=POLICIES, steps=LITTLE_DISTURBED)
 async def test_whatever_happens_at_the_same_time_nothing_is_lost_or_stuck_on_a_database(
     store: Store, policy: OnPoison, steps: Sequence[tuple[Step, Disturbance | None]]
