@@ -12,7 +12,7 @@ from verification.simulation.leases.controls import CONTROLS as LEASES
 
 pytestmark = pytest.mark.usefixtures("prepared")
 
-HISTORIES = 100
+HISTORIES = 90
 
 # The first universe of each that shows it; of RangesCountToo one in a thousand does.
 CONTROLS: dict[str, tuple[Control, int]] = {

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from verification.simulation import runner
 from verification.simulation.leases import universe
 from verification.simulation.leases.controls import CONTROLS
 from verification.simulation.leases.universe import History
 from verification.simulation.plan import Plan
 
-HISTORIES = 1000
+pytestmark = pytest.mark.usefixtures("prepared")
 
-
-@pytest.fixture(autouse=True)
-def prepared() -> Iterator[None]:
-    with runner.prepared():
-        yield
+HISTORIES = 600
 
 
 def ran(plan: Plan) -> History:

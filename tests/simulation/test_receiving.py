@@ -10,7 +10,7 @@ from tests.simulation.weakened_inbox import CONTROLS
 from verification.simulation import runner
 from verification.simulation.receiving import universe
 
-UNIVERSES = 6
+UNIVERSES = 3
 # Without a safeguard, a violation is found within this number of universes, from this one on.
 FOUND_WITHIN = 12
 FIRST = {"what is discarded counts as handled": 6, "a released key is parked until its last message": 2}

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from verification.simulation import runner
 from verification.simulation.rules import universe
 from verification.simulation.rules.controls import CONTROLS
 from verification.simulation.rules.universe import History
 
-HISTORIES = 60
+pytestmark = pytest.mark.usefixtures("prepared")
 
-
-@pytest.fixture(autouse=True)
-def prepared() -> Iterator[None]:
-    with runner.prepared():
-        yield
+HISTORIES = 30
 
 
 def ran(seed: int) -> History:

@@ -11,7 +11,7 @@ from verification.simulation import runner
 from verification.simulation.sql import universe
 from verification.simulation.sql.tables import Tables, Waiting
 
-UNIVERSES = 5
+UNIVERSES = 3
 
 
 pytestmark = pytest.mark.usefixtures("prepared")

@@ -8,7 +8,7 @@ from tests.simulation.weakened_outbox import CONTROLS
 from verification.simulation import runner
 from verification.simulation.writing import universe
 
-UNIVERSES = 15
+UNIVERSES = 5
 # Without a safeguard, a violation is found within this number of universes.
 FOUND_WITHIN = 15
 
