@@ -31,9 +31,6 @@ async def records(quarantine: ContainerProxy) -> list[tuple[str, str]]:
     return sorted(found)
 
 
-pytestmark = BOTH_SENDERS
-
-
 async def read_what_came_while_idle(relay: CosmosRelay) -> None:
     """Have each idle sender read what the service has sent it, as the SDK does every 30 s.
 
@@ -45,6 +42,7 @@ async def read_what_came_while_idle(relay: CosmosRelay) -> None:
             await keep_alive(sender._link)
 
 
+@BOTH_SENDERS
 @pytest.mark.parametrize("kind", ["reject-then-detach", "reject"])
 async def test_after_an_oversized_event_small_ones_of_other_keys_go_out(
     make_relay: RelayMaker, servicebus: ServiceBusServer, quarantine: ContainerProxy, kind: str
@@ -64,6 +62,7 @@ async def test_after_an_oversized_event_small_ones_of_other_keys_go_out(
     assert await records(quarantine) == [("large", "message-too-large")]
 
 
+@BOTH_SENDERS
 async def test_a_message_of_exactly_the_links_limit_is_sent_and_a_larger_one_is_set_aside_unsent(
     make_relay: RelayMaker, servicebus: ServiceBusServer
 ) -> None:
@@ -82,6 +81,7 @@ async def test_a_message_of_exactly_the_links_limit_is_sent_and_a_larger_one_is_
     assert (await topic_counts(servicebus.admin_port))["refused"] == 0
 
 
+@BOTH_SENDERS
 async def test_what_the_service_ends_while_idle_costs_a_try_and_nothing_else(
     make_relay: RelayMaker, servicebus: ServiceBusServer, quarantine: ContainerProxy
 ) -> None:
@@ -99,6 +99,7 @@ async def test_what_the_service_ends_while_idle_costs_a_try_and_nothing_else(
     assert await records(quarantine) == []
 
 
+@BOTH_SENDERS
 async def test_a_missing_topic_is_named(make_relay: RelayMaker) -> None:
     relay = make_relay(SERVICEBUS_TOPIC="nowhere")
 
@@ -124,6 +125,7 @@ async def test_a_condition_that_comes_back_sets_nothing_aside(
     assert await records(quarantine) == []
 
 
+@BOTH_SENDERS
 async def test_one_condition_on_every_transfer_quarantines_nothing(
     make_relay: RelayMaker, servicebus: ServiceBusServer, quarantine: ContainerProxy
 ) -> None:
@@ -167,6 +169,7 @@ async def test_a_topic_that_refuses_everything_for_a_while_has_nothing_quarantin
     assert (outcome.published, await records(quarantine)) == (keys, [])
 
 
+@BOTH_SENDERS
 async def test_an_event_that_the_service_fails_on_is_found_and_named_while_others_go_through(
     make_relay: RelayMaker, servicebus: ServiceBusServer
 ) -> None:
@@ -226,6 +229,7 @@ async def test_parked_events_follow_their_poisoned_predecessor_into_quarantine(
     ]
 
 
+@BOTH_SENDERS
 async def test_an_attempt_ends_before_the_host_ends_it_and_the_next_one_goes_on(
     make_relay: RelayMaker, servicebus: ServiceBusServer
 ) -> None:
@@ -250,6 +254,7 @@ async def test_an_attempt_ends_before_the_host_ends_it_and_the_next_one_goes_on(
     assert subscriber.ids() == {f"k{number}": [f"e{number}"] for number in range(30)}
 
 
+@BOTH_SENDERS
 async def test_a_throttled_topic_is_waited_for_and_is_no_poison(
     make_relay: RelayMaker, servicebus: ServiceBusServer
 ) -> None:
