@@ -213,14 +213,15 @@ async def test_of_concurrent_changes_to_one_version_one_succeeds_and_the_others_
     assert len(await events(container)) == 2
 
 
-@pytest.mark.parametrize("form", ["{}", "W/{}", '"another", {}', "*"])
-async def test_a_client_that_has_the_version_gets_304(api: httpx.AsyncClient, form: str) -> None:
+async def test_a_client_that_has_the_version_gets_304(api: httpx.AsyncClient) -> None:
     contact = await created(api)
-    known = {"If-None-Match": form.format(contact.headers["ETag"])}
+    for form in ("{}", "W/{}", '"another", {}', "*"):
+        known = {"If-None-Match": form.format(contact.headers["ETag"])}
 
-    answer = await api.get(contact.headers["Location"], headers=known)
+        answer = await api.get(contact.headers["Location"], headers=known)
 
-    assert (answer.status_code, answer.content, answer.headers["ETag"]) == (304, b"", contact.headers["ETag"])
+        assert (answer.status_code, answer.content) == (304, b""), form
+        assert answer.headers["ETag"] == contact.headers["ETag"]
 
 
 async def test_a_client_with_another_version_gets_the_current_one(api: httpx.AsyncClient) -> None:
@@ -256,27 +257,27 @@ async def test_an_invalid_continuation_is_rejected(api: httpx.AsyncClient) -> No
     assert is_problem(await api.get("/contacts", params={"continuation": "abc"}), 400, "not issued by this list")
 
 
-@pytest.mark.parametrize(
-    ("changes", "place"),
-    [
-        ({"email": "nobody"}, "#/email"),
-        ({"name": {"firstName": " ", "lastName": "Doe"}}, "#/name/firstName"),
-        ({"name": {"firstName": "J\n", "lastName": "Doe"}}, "#/name/firstName"),
-        ({"company": {}}, "#/company/companyName"),
-        ({"description": "x" * 4001}, "#/description"),
-        ({"id": "4711"}, "#/id"),
-        ({"a/b~c": 1}, "#/a~1b~0c"),
-    ],
-)
-async def test_an_invalid_contact_is_rejected_with_the_location_of_the_error(
-    api: httpx.AsyncClient, container: ContainerProxy, changes: dict[str, Any], place: str
-) -> None:
-    answer = await api.post("/contacts", json={**PERSON, **changes})
+INVALID: list[tuple[dict[str, Any], str]] = [
+    ({"email": "nobody"}, "#/email"),
+    ({"name": {"firstName": " ", "lastName": "Doe"}}, "#/name/firstName"),
+    ({"name": {"firstName": "J\n", "lastName": "Doe"}}, "#/name/firstName"),
+    ({"company": {}}, "#/company/companyName"),
+    ({"description": "x" * 4001}, "#/description"),
+    ({"id": "4711"}, "#/id"),
+    ({"a/b~c": 1}, "#/a~1b~0c"),
+]
 
-    assert is_problem(answer, 400, "is invalid")
-    (error,) = answer.json()["errors"]
-    assert error["pointer"] == place
-    assert error["detail"]
+
+async def test_an_invalid_contact_is_rejected_with_the_location_of_the_error(
+    api: httpx.AsyncClient, container: ContainerProxy
+) -> None:
+    for changes, place in INVALID:
+        answer = await api.post("/contacts", json={**PERSON, **changes})
+
+        assert is_problem(answer, 400, "is invalid")
+        (error,) = answer.json()["errors"]
+        assert error["pointer"] == place
+        assert error["detail"]
     assert await events(container) == []
 
 

@@ -116,12 +116,12 @@ async def test_a_version_the_reader_already_has_is_not_modified(container: Conta
         assert (await orders.read("o1", if_none_match=order.etag)).paid == "1.00"
 
 
-@pytest.mark.parametrize("identifier", ["none", "", "a/b", "../colls", "x" * 2000, "o1?"])
-async def test_what_does_not_exist_is_not_found(container: ContainerProxy, identifier: str) -> None:
+async def test_what_does_not_exist_is_not_found(container: ContainerProxy) -> None:
     await given(container, Order("tea", id="o1"))
     async with UnitOfWork(container) as work:
-        with pytest.raises(NotFound):
-            await work.repository(Order).read(identifier)
+        for identifier in ("none", "", "a/b", "../colls", "x" * 2000, "o1?"):
+            with pytest.raises(NotFound):
+                await work.repository(Order).read(identifier)
 
 
 async def test_a_document_of_another_type_is_not_found(container: ContainerProxy) -> None:
