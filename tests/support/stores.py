@@ -16,14 +16,14 @@ from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
 from outbox_emulators.cosmos.server import CosmosServer
 from relay.backends.cosmos.containers import Call, Containers
 from relay.backends.cosmos.quarantine import CosmosItems
-from relay.backends.sql.database import Database, connect
+from relay.backends.sql.database import Database
 from relay.backends.sql.quarantine import SqlItems
 from relay.config.settings import Settings
 from relay.core.errors import StoreError
 from relay.quarantine.items import Items
-from relay_operator.backends.sql.install import install
 from tests.support.in_memory_items import InMemoryItems
 from tests.support.postgresql import PostgresServer
+from tests.support.sql_outbox import provision as provision_outbox
 from tests.support.sql_outbox import sql_settings
 
 
@@ -117,11 +117,8 @@ async def on_emulator(_: pytest.FixtureRequest) -> AsyncIterator[Store]:
 async def on_postgresql(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
     """A table in a fresh database of PostgreSQL."""
     server: PostgresServer = request.getfixturevalue("postgres_server")
-    name = server.create_database()
+    name = server.create_database(server.template("template_outbox", provision_outbox))
     feed = sql_settings(server.url(name))
-    session = await connect(feed)
-    await install(session)
-    await session.close()
     items, others = SqlItems(Database(feed)), SqlItems(Database(feed))
 
     async def break_down() -> None:
