@@ -29,8 +29,6 @@ from tests.support.quarantine import quarantined
 
 pytestmark = [pytest.mark.slow, pytest.mark.weekly]
 
-SILENCES = pytest.mark.parametrize("kind", ["silent", "silent-midway"])
-
 SERVICEBUS = "Endpoint=sb://n/;SharedAccessKeyName=k;SharedAccessKey=YQ=="
 LIMIT_S = 2.0
 
@@ -120,7 +118,7 @@ async def test_what_must_be_quarantined_comes_again_until_the_container_answers(
     assert [item["document"]["id"] for item in await quarantined(quarantine)] == ["invalid"]
 
 
-@SILENCES
+@pytest.mark.parametrize("kind", ["silent", "silent-midway"])
 async def test_orders_and_parked_keys_are_read_again(
     make_relay: RelayMaker, faults: FaultClient, kind: str
 ) -> None:

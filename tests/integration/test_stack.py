@@ -243,7 +243,6 @@ async def streams_shown(address: str) -> list[str]:
 @pytest.mark.parametrize(
     ("source", "load", "matches"),
     [
-        ("cosmos", ["--api"], "directory_matches"),
         ("cosmos", ["--api", "--routes"], "directory_matches"),
         ("cosmos", [], "balances_match"),
         ("sql", ["--api"], "directory_matches"),
