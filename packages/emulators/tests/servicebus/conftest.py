@@ -17,6 +17,7 @@ from azure.servicebus.aio import (
 from outbox_emulators.servicebus.entities import Entities
 from outbox_emulators.servicebus.server import ServiceBusServer
 from packages.emulators.tests.servicebus.fakes import FakeClock
+from packages.emulators.tests.servicebus.plain_http import management_client
 from packages.emulators.tests.servicebus.support import Broker, spare_idle_waits
 
 ENTITIES: dict[str, Any] = {
@@ -140,6 +141,13 @@ async def client(server: ServiceBusServer) -> AsyncIterator[ServiceBusClient]:
 async def admin(server: ServiceBusServer) -> AsyncIterator[aiohttp.ClientSession]:
     async with aiohttp.ClientSession(f"http://127.0.0.1:{server.admin_port}") as session:
         yield session
+
+
+@pytest.fixture
+async def management(server: ServiceBusServer) -> AsyncIterator[Any]:
+    """A ServiceBusAdministrationClient; every property of what it returns may be None to a type checker."""
+    async with management_client(server) as client:
+        yield client
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -32,13 +31,6 @@ from tests.support.waiting import look_again
 from tests.support.watchdog import WATCHDOG_S
 
 FOREVER = timedelta(days=10_675_199)
-
-
-@pytest.fixture
-async def management(server: ServiceBusServer) -> AsyncIterator[Any]:
-    """A ServiceBusAdministrationClient; every property of what it returns may be None to a type checker."""
-    async with management_client(server) as client:
-        yield client
 
 
 async def names(found: Any) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -36,13 +35,6 @@ VALUES: dict[str, Any] = {
     "moment": datetime(2020, 7, 5, 11, 12, 13),
     "duration": timedelta(days=1, hours=2, minutes=3),
 }
-
-
-@pytest.fixture
-async def management(server: ServiceBusServer) -> AsyncIterator[Any]:
-    """A ServiceBusAdministrationClient; every property of what it returns may be None to a type checker."""
-    async with management_client(server) as client:
-        yield client
 
 
 def as_dict(found: Any) -> dict[str, Any]:

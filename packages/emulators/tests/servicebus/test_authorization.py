@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -48,13 +47,6 @@ def entities() -> Entities:
     orders["Properties"]["AuthorizationRules"] = [rule("orders-only", "Send", "Listen")]
     namespace["Topics"][0]["Properties"]["AuthorizationRules"] = [rule("subscriber", "Listen")]
     return Entities.from_document(document)
-
-
-@pytest.fixture
-async def management(server: ServiceBusServer) -> AsyncIterator[Any]:
-    """A ServiceBusAdministrationClient; every property of what it returns may be None to a type checker."""
-    async with management_client(server) as client:
-        yield client
 
 
 def with_key(text: str, name: str, key: str | None = None) -> str:

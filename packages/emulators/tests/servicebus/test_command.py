@@ -175,9 +175,7 @@ async def test_stopping_ends_the_clients_connections(entities: Entities) -> None
             await sender.send_messages(ServiceBusMessage("x"))
 
 
-@pytest.mark.parametrize(
-    "junk", [b"GET / HTTP/1.1\r\n\r\n", b"\x00" * 64, b"AMQP\x09\x09\x09\x09", b"AMQP\x00\x01"]
-)
+@pytest.mark.parametrize("junk", [b"\x00" * 64, b"AMQP\x09\x09\x09\x09", b"AMQP\x00\x01"])
 async def test_a_client_that_does_not_speak_amqp_affects_no_other(
     server: ServiceBusServer, client: ServiceBusClient, junk: bytes
 ) -> None:

@@ -30,8 +30,8 @@ def message(identifier: str, text: str = "x", **fields: Any) -> ServiceBusMessag
     return ServiceBusMessage(text, message_id=identifier, **fields)
 
 
-@pytest.mark.parametrize("taken", [False, True], ids=["not taken", "taken"])
-@pytest.mark.parametrize("how", Ending)
+# Each way to end once: the broker takes the message in the same way before each.
+@pytest.mark.parametrize(("how", "taken"), [(how, number % 2 == 1) for number, how in enumerate(Ending)])
 async def test_an_end_is_an_error_for_the_transfer_in_flight_and_another_sender_goes_on(
     broker: Broker, client: ServiceBusClient, sender: ServiceBusSender, how: Ending, taken: bool
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -16,19 +15,12 @@ from azure.servicebus.management import EntityStatus
 from outbox_emulators.servicebus.entities import Entities, EntitiesError
 from outbox_emulators.servicebus.server import ServiceBusServer
 from outbox_emulators.servicebus.shorthand import entities_of
-from packages.emulators.tests.servicebus.plain_http import management_client, requested
+from packages.emulators.tests.servicebus.plain_http import requested
 from packages.emulators.tests.servicebus.raw_amqp import Management, connected
 from packages.emulators.tests.servicebus.support import send
 from tests.support.watchdog import WATCHDOG_S
 
 FORWARDING = r"Cannot create a message receiver on an entity with auto-forwarding enabled.*amqp:not-allowed"
-
-
-@pytest.fixture
-async def management(server: ServiceBusServer) -> AsyncIterator[Any]:
-    """A ServiceBusAdministrationClient; every property of what it returns may be None to a type checker."""
-    async with management_client(server) as client:
-        yield client
 
 
 async def received(

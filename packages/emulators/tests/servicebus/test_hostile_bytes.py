@@ -163,14 +163,7 @@ async def test_a_client_that_does_not_read_is_not_read(server: ServiceBusServer)
 )
 async def test_an_endless_request_is_refused_and_not_kept(mechanism: str, node: str) -> None:
     async with ServiceBusServer(entities_of({"queue": {}})) as server:
-        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
-        key = [codec.encode_binary(f"\0{KEY_NAME}\0{DEFAULT_KEY}".encode())] if mechanism == "PLAIN" else []
-        writer.write(HEADER + encode_frame(1, SASL_INIT, [codec.encode_symbol(mechanism), *key]) + AMQP_HEADER)
-        writer.write(encode_frame(0, OPEN, [codec.encode_string("evil")]))
-        await answered(reader, OPEN)
-        endless = codec.encode_uint(1 << 30)
-        writer.write(encode_frame(0, BEGIN, [codec.NULL, codec.encode_uint(0), endless, endless]))
-        await answered(reader, BEGIN)
+        reader, writer = await begin_session(server, mechanism)
         writer.write(attach_frame(node))
         await answered(reader, ATTACH)
         [connection] = server.broker.connections
@@ -207,13 +200,7 @@ async def test_properties_of_a_link_that_are_no_map_refuse_it(
     for _ in range(levels - 1):
         nested = codec.encode_list([nested])
     async with ServiceBusServer(entities_of({"queue": {}})) as server:
-        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
-        writer.write(HEADER + encode_frame(1, SASL_INIT, [codec.encode_symbol("ANONYMOUS")]) + AMQP_HEADER)
-        writer.write(encode_frame(0, OPEN, [codec.encode_string("evil")]))
-        await answered(reader, OPEN)
-        endless = codec.encode_uint(1 << 30)
-        writer.write(encode_frame(0, BEGIN, [codec.NULL, codec.encode_uint(0), endless, endless]))
-        await answered(reader, BEGIN)
+        reader, writer = await begin_session(server, "ANONYMOUS")
         writer.write(attach_frame("$cbs", nested))
         async with asyncio.timeout(WATCHDOG_S):
             said = await reader.read(65536)
@@ -221,6 +208,21 @@ async def test_properties_of_a_link_that_are_no_map_refuse_it(
 
     assert b"amqp:decode-error" in said or b"amqp:connection:framing-error" in said
     assert "Traceback" not in caplog.text
+
+
+async def begin_session(
+    server: ServiceBusServer, mechanism: str
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Open a connection and begin a session with an endless window."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    key = [codec.encode_binary(f"\0{KEY_NAME}\0{DEFAULT_KEY}".encode())] if mechanism == "PLAIN" else []
+    writer.write(HEADER + encode_frame(1, SASL_INIT, [codec.encode_symbol(mechanism), *key]) + AMQP_HEADER)
+    writer.write(encode_frame(0, OPEN, [codec.encode_string("evil")]))
+    await answered(reader, OPEN)
+    endless = codec.encode_uint(1 << 30)
+    writer.write(encode_frame(0, BEGIN, [codec.NULL, codec.encode_uint(0), endless, endless]))
+    await answered(reader, BEGIN)
+    return reader, writer
 
 
 def attach_frame(node: str, *properties: bytes) -> bytes:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from azure.servicebus import (
@@ -22,16 +21,11 @@ from azure.servicebus.exceptions import (
 )
 
 from outbox_emulators.servicebus.server import ServiceBusServer
-from packages.emulators.tests.servicebus.support import pages
+from packages.emulators.tests.servicebus.support import pages, send
 from tests.support.waiting import elapse
 from tests.support.watchdog import WATCHDOG_S
 
 DELETE = ServiceBusReceiveMode.RECEIVE_AND_DELETE
-
-
-async def send(client: ServiceBusClient, queue: str, *bodies: str, **fields: Any) -> None:
-    async with client.get_queue_sender(queue) as sender:
-        await sender.send_messages([ServiceBusMessage(body, **fields) for body in bodies])
 
 
 async def next_one(receiver: ServiceBusReceiver) -> ServiceBusReceivedMessage:
@@ -55,36 +49,32 @@ async def test_completed_messages_are_gone(server: ServiceBusServer, client: Ser
     assert left(server, "orders") == (0, 0)
 
 
-async def test_an_abandoned_message_comes_again(client: ServiceBusClient) -> None:
-    await send(client, "orders", "1")
+async def test_an_abandoned_message_comes_again_before_those_after_it(client: ServiceBusClient) -> None:
+    await send(client, "orders", *"123")
     async with client.get_queue_receiver("orders") as receiver:
-        first = await next_one(receiver)
-        await receiver.abandon_message(first)
-        again = await next_one(receiver)
+        first, second = [await next_one(receiver) for _ in range(2)]
+        for message in (second, first):
+            assert message.raw_amqp_message.delivery_annotations == {b"x-opt-lock-token": message.lock_token}
+            await receiver.abandon_message(message)
+        again = [await next_one(receiver) for _ in range(3)]
 
-    assert (first.delivery_count, again.delivery_count) == (0, 1)
-    assert again.sequence_number == first.sequence_number
-    assert again.lock_token != first.lock_token
-
-
-async def test_the_lock_token_is_among_the_delivery_annotations(client: ServiceBusClient) -> None:
-    await send(client, "orders", "1")
-    async with client.get_queue_receiver("orders") as receiver:
-        message = await next_one(receiver)
-
-    assert message.raw_amqp_message.delivery_annotations == {b"x-opt-lock-token": message.lock_token}
+    assert [str(message) for message in again] == ["1", "2", "3"]
+    assert [message.delivery_count for message in (first, *again)] == [0, 1, 1, 0]
+    assert again[0].sequence_number == first.sequence_number
+    assert again[0].lock_token != first.lock_token
 
 
 async def test_a_dead_lettered_message_is_received_with_its_reason(client: ServiceBusClient) -> None:
-    await send(client, "orders", "1")
+    await send(client, "orders", "0", "1")
     async with client.get_queue_receiver("orders") as receiver:
+        await next_one(receiver)
         await receiver.dead_letter_message(await next_one(receiver), reason="why", error_description="in words")
     async with client.get_queue_receiver("orders", sub_queue=ServiceBusSubQueue.DEAD_LETTER) as receiver:
         dead = await next_one(receiver)
         await receiver.complete_message(dead)
 
     assert (str(dead), dead.dead_letter_reason, dead.dead_letter_error_description) == ("1", "why", "in words")
-    assert dead.dead_letter_source is None
+    assert (dead.sequence_number, dead.dead_letter_source) == (2, None)
 
 
 async def test_a_deferred_message_is_received_and_settled_by_its_number(
@@ -201,10 +191,11 @@ async def test_a_page_that_is_peeked_ends_with_a_partition_at_250_messages_and_a
     client: ServiceBusClient,
 ) -> None:
     await send(client, "orders", *["x"] * 300)
-    await send(client, "slow", "x" * 200_000)
-    await send(client, "slow", "x" * 200_000)
-    for key in ("a", "b", "a"):
-        await send(client, "spread", "x", partition_key=key)
+    async with client.get_queue_sender("slow") as sender:
+        for _ in range(2):
+            await sender.send_messages(ServiceBusMessage("x" * 200_000))
+    for number, key in enumerate("aba"):
+        await send(client, "spread", str(number), partition_key=key)
 
     async def sizes(queue: str) -> list[int]:
         async with client.get_queue_receiver(queue) as receiver:
@@ -272,7 +263,7 @@ async def test_a_receiver_with_sessions_is_refused_where_there_are_none(client: 
 async def test_a_message_that_was_received_can_be_sent_again(
     server: ServiceBusServer, client: ServiceBusClient
 ) -> None:
-    await send(client, "chats", "1", message_id="m", session_id="s", partition_key="s")
+    await send(client, "chats", "m", session_id="s", partition_key="s")
     async with (
         client.get_queue_receiver("chats", session_id="s") as receiver,
         client.get_queue_sender("chats") as sender,
@@ -283,18 +274,20 @@ async def test_a_message_that_was_received_can_be_sent_again(
         await receiver.complete_message(received)
         again = await next_one(receiver)
 
-    assert (str(again), again.message_id, again.session_id, again.partition_key) == ("1", "m", "s", "s")
+    assert (str(again), again.message_id, again.session_id, again.partition_key) == ("m", "m", "s", "s")
     [entry] = server.broker.namespace.outlet("chats").messages.peek(0, 10)
     assert entry.message.properties[0] == "m"
     assert entry.message.decoded_annotations["x-opt-partition-key"] == "s"
 
 
 async def test_a_message_sent_without_an_id_is_received_with_one(client: ServiceBusClient) -> None:
-    await send(client, "orders", "1", "2")
+    async with client.get_queue_sender("orders") as sender:
+        await sender.send_messages([ServiceBusMessage(each, subject="s") for each in "12"])
     async with client.get_queue_receiver("orders", receive_mode=DELETE) as receiver:
-        ids = {(await next_one(receiver)).message_id for _ in range(2)}
+        messages = [await next_one(receiver) for _ in range(2)]
 
-    assert len(ids - {None, ""}) == 2
+    assert [(str(message), message.subject) for message in messages] == [("1", "s"), ("2", "s")]
+    assert len({message.message_id for message in messages} - {None, ""}) == 2
 
 
 async def test_a_dead_letter_is_not_dead_lettered_again_and_its_deliveries_do_not_count(

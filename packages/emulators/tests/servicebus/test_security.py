@@ -18,8 +18,6 @@ from azure.servicebus.exceptions import (
     ServiceBusAuthorizationError,
     ServiceBusError,
 )
-from proton import ConnectionException, Message
-from proton.utils import BlockingConnection
 
 from outbox_emulators.servicebus import codec
 from outbox_emulators.servicebus.auth import DEFAULT_KEY, KEY_NAME, Claim, SharedAccess
@@ -266,30 +264,3 @@ async def test_a_refused_client_is_cut_off(server: ServiceBusServer) -> None:
     await asyncio.wait_for(reader.read(), WATCHDOG_S)
 
     writer.close()
-
-
-def send_with_key(port: int, key: str) -> None:
-    connection = BlockingConnection(
-        f"amqp://127.0.0.1:{port}",
-        user=KEY_NAME,
-        password=key,
-        allowed_mechs="PLAIN",
-        allow_insecure_mechs=True,
-        timeout=WATCHDOG_S,
-    )
-    try:
-        connection.create_sender("orders").send(Message(body=b"x", inferred=True, id="1"))
-    finally:
-        connection.close()
-
-
-async def test_a_key_in_plain_serves_without_a_token(server: ServiceBusServer) -> None:
-    await asyncio.to_thread(send_with_key, server.port, DEFAULT_KEY)
-
-    entries = server.broker.namespace.outlet("orders").messages.peek(0, 10)
-    assert [entry.message.message_id for entry in entries] == ["1"]
-
-
-async def test_a_wrong_key_in_plain_does_not(server: ServiceBusServer) -> None:
-    with pytest.raises(ConnectionException, match=r"(?i)auth"):
-        await asyncio.to_thread(send_with_key, server.port, "wrong")

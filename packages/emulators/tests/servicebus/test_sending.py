@@ -145,20 +145,6 @@ async def test_sequence_numbers_of_a_partitioned_queue_have_the_partition_in_the
     assert again.sequence_number == messages[0].sequence_number
 
 
-async def test_a_sql_rule_filters_and_its_action_changes_the_copy(client: ServiceBusClient) -> None:
-    async with (
-        client.get_topic_sender("events") as sender,
-        client.get_subscription_receiver("events", "dear", receive_mode=DELETE) as receiver,
-    ):
-        for price in (50, 150):
-            await sender.send_messages(ServiceBusMessage("x", application_properties={"price": price}))
-
-        [message] = await take(receiver, 1)
-
-    assert message.subject == "Dear"
-    assert message.application_properties == {b"price": 150, b"dear": True}
-
-
 @pytest.fixture
 async def premium(entities: Entities) -> AsyncIterator[ServiceBusClient]:
     async with (
@@ -168,13 +154,12 @@ async def premium(entities: Entities) -> AsyncIterator[ServiceBusClient]:
         yield connected
 
 
-@pytest.mark.parametrize("size", [262_200, 3_000_000])
-async def test_standard_takes_256_kib_and_goes_on_after_refusing_more(client: ServiceBusClient, size: int) -> None:
+async def test_standard_takes_256_kib_and_goes_on_after_refusing_more(client: ServiceBusClient) -> None:
     async with client.get_queue_sender("orders") as sender:
         assert (await sender.create_message_batch()).max_size_in_bytes == 256 * 1024
         await sender.send_messages(ServiceBusMessage(b"x" * 262_000))
         with pytest.raises(MessageSizeExceededError, match="exceeds the limit"):
-            await sender.send_messages(ServiceBusMessage(b"x" * size))
+            await sender.send_messages(ServiceBusMessage(b"x" * 3_000_000))
     async with client.get_queue_sender("orders") as sender:
         await sender.send_messages(ServiceBusMessage(b"small"))
 

@@ -55,8 +55,9 @@ CUTS = [
 ]
 
 
-@pytest.mark.parametrize("reset", [False, True], ids=["closed", "reset"])
-@pytest.mark.parametrize("size", ["x", LARGE], ids=["one frame", "several frames"])
+@pytest.mark.parametrize(
+    ("size", "reset"), [("x", False), ("x", True), (LARGE, True)], ids=["closed", "reset", "large"]
+)
 @pytest.mark.parametrize(("fault", "taken"), CUTS)
 async def test_a_cut_is_an_error_and_the_broker_has_the_message_or_not(
     broker: Broker, sender: ServiceBusSender, fault: dict[str, Any], taken: bool, size: str, reset: bool

@@ -22,14 +22,9 @@ from proton.utils import LinkDetached
 from outbox_emulators.servicebus.server import ServiceBusServer
 from outbox_emulators.servicebus.session_queue import SessionQueue
 from packages.emulators.tests.servicebus.raw_amqp import connected
-from packages.emulators.tests.servicebus.support import take
+from packages.emulators.tests.servicebus.support import send, take
 from tests.support.waiting import elapse
 from tests.support.watchdog import WATCHDOG_S
-
-
-async def send(client: ServiceBusClient, queue: str, session: str, *bodies: str) -> None:
-    async with client.get_queue_sender(queue) as sender:
-        await sender.send_messages([ServiceBusMessage(body, session_id=session) for body in bodies])
 
 
 async def test_a_session_is_received_in_order_whatever_its_neighbours_do(client: ServiceBusClient) -> None:
@@ -44,8 +39,8 @@ async def test_a_session_is_received_in_order_whatever_its_neighbours_do(client:
 
 
 async def test_the_next_available_session_is_one_that_nobody_holds(client: ServiceBusClient) -> None:
-    await send(client, "chats", "a", "1")
-    await send(client, "chats", "ü ber/b", "2")
+    await send(client, "chats", "1", session_id="a")
+    await send(client, "chats", "2", session_id="ü ber/b")
     async with (
         client.get_queue_receiver("chats", session_id=NEXT_AVAILABLE_SESSION) as first,
         client.get_queue_receiver("chats", session_id=NEXT_AVAILABLE_SESSION) as second,
@@ -68,7 +63,7 @@ async def test_waiting_for_a_session_ends_when_a_message_comes(client: ServiceBu
     opening = asyncio.create_task(receiver.__aenter__())
     await elapse(0.1)
 
-    await send(client, "chats", "a", "1")
+    await send(client, "chats", "1", session_id="a")
     await asyncio.wait_for(opening, WATCHDOG_S)
 
     assert [str(message) for message in await take(receiver, 1)] == ["1"]
@@ -83,7 +78,7 @@ async def test_a_waiter_that_gives_up_does_not_take_a_session_with_it(client: Se
     await asyncio.gather(opening, return_exceptions=True)
     await waiter.close()
 
-    await send(client, "chats", "a", "1")
+    await send(client, "chats", "1", session_id="a")
     async with client.get_queue_receiver("chats", session_id=NEXT_AVAILABLE_SESSION, max_wait_time=3) as receiver:
         assert receiver.session.session_id == "a"
 
@@ -141,7 +136,7 @@ async def test_a_session_id_that_is_no_string_is_refused(client: ServiceBusClien
 
 
 async def test_messages_are_settled_in_every_way(server: ServiceBusServer, client: ServiceBusClient) -> None:
-    await send(client, "chats", "a", "done", "again", "dead", "later")
+    await send(client, "chats", "done", "again", "dead", "later", session_id="a")
     async with client.get_queue_receiver("chats", session_id="a") as receiver:
         done, again, dead, later = await take(receiver, 4)
         await receiver.complete_message(done)
@@ -164,7 +159,7 @@ async def test_messages_are_settled_in_every_way(server: ServiceBusServer, clien
 
 
 async def test_what_a_receiver_leaves_unsettled_comes_again_without_counting(client: ServiceBusClient) -> None:
-    await send(client, "chats", "a", "1", "2")
+    await send(client, "chats", "1", "2", session_id="a")
     async with client.get_queue_receiver("chats", session_id="a") as receiver:
         await take(receiver, 2)
     async with client.get_queue_receiver("chats", session_id="a") as receiver:
@@ -192,7 +187,7 @@ async def test_a_session_state_may_be_as_large_as_a_message(client: ServiceBusCl
 
 
 async def test_a_session_lock_is_renewed_by_hand_and_by_the_renewer(client: ServiceBusClient) -> None:
-    await send(client, "quick-chats", "a", "1")
+    await send(client, "quick-chats", "1", session_id="a")
     async with client.get_queue_receiver("quick-chats", session_id="a") as receiver, AutoLockRenewer() as renewer:
         before = receiver.session.locked_until_utc
         assert before is not None
@@ -206,7 +201,7 @@ async def test_a_session_lock_is_renewed_by_hand_and_by_the_renewer(client: Serv
 
 
 async def test_a_session_whose_lock_expires_is_lost(server: ServiceBusServer, client: ServiceBusClient) -> None:
-    await send(client, "quick-chats", "a", "1")
+    await send(client, "quick-chats", "1", session_id="a")
     async with client.get_queue_receiver("quick-chats", session_id="a") as first:
         [lost] = await take(first, 1)
         async with client.get_queue_receiver(
@@ -224,8 +219,8 @@ async def test_a_session_whose_lock_expires_is_lost(server: ServiceBusServer, cl
 
 
 async def test_peeking_stays_within_the_session(client: ServiceBusClient) -> None:
-    await send(client, "chats", "a", "1", "2")
-    await send(client, "chats", "b", "3")
+    await send(client, "chats", "1", "2", session_id="a")
+    await send(client, "chats", "3", session_id="b")
     async with client.get_queue_receiver("chats", session_id="a") as receiver:
         assert [str(message) for message in await receiver.peek_messages(9)] == ["1", "2"]
 
@@ -243,7 +238,7 @@ async def test_sessions_can_be_listed(client: ServiceBusClient) -> None:
 async def test_a_connection_that_breaks_frees_its_session(
     server: ServiceBusServer, client: ServiceBusClient
 ) -> None:
-    await send(client, "chats", "a", "1")
+    await send(client, "chats", "1", session_id="a")
     broken = client.get_queue_receiver("chats", session_id="a")
     await broken.__aenter__()
     queue = server.broker.namespace.outlet("chats").messages

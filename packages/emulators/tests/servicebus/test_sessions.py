@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from outbox_emulators.servicebus.counts import Counts
-from outbox_emulators.servicebus.errors import MessageNotFound, SessionCannotBeLocked, SessionLockLost
+from outbox_emulators.servicebus.errors import MessageNotFound, SessionLockLost
 from outbox_emulators.servicebus.queue import MessageQueue
 from outbox_emulators.servicebus.queue_settings import QueueSettings
 from outbox_emulators.servicebus.session_queue import SessionQueue
@@ -33,26 +33,6 @@ def take_all(queue: SessionQueue, session: Session, receiver: Receiver) -> list[
     while (taken := queue.take_from(session, receiver)) is not None:
         found.append(taken[0].message.message_id)
     return found
-
-
-def test_a_session_is_accepted_by_its_id_and_by_one_receiver_only(queue: SessionQueue) -> None:
-    receiver = Receiver()
-
-    assert queue.accept("a", receiver).id == "a"
-
-    with pytest.raises(SessionCannotBeLocked):
-        queue.accept("a", Receiver())
-
-
-def test_a_receiver_gets_the_messages_of_its_session_in_order(queue: SessionQueue) -> None:
-    receiver = Receiver()
-    send(queue, "1", "2")
-    send(queue, "x", session="b")
-
-    session = queue.accept("a", receiver)
-
-    assert take_all(queue, session, receiver) == ["1", "2"]
-    assert queue.take_from(session, Receiver()) is None
 
 
 def test_the_next_session_is_the_free_one_that_has_waited_longest(queue: SessionQueue) -> None:
@@ -89,25 +69,6 @@ def test_a_session_left_with_messages_goes_to_whoever_waits(queue: SessionQueue)
 
     assert waiter.granted == ["a"]
     assert take_all(queue, session, waiter) == ["1", "2"]
-
-
-def test_leaving_a_session_does_not_count_as_a_delivery_but_losing_it_does(
-    queue: SessionQueue, clock: FakeClock
-) -> None:
-    receiver = Receiver()
-    send(queue, "1")
-    session = queue.accept("a", receiver)
-    queue.take_from(session, receiver)
-    queue.close_session(session, receiver)
-    [entry] = queue.peek(0, 1)
-    assert entry.delivery_count == 0
-
-    session = queue.accept("a", receiver)
-    queue.take_from(session, receiver)
-    clock.advance(LOCK_MS)
-
-    assert entry.delivery_count == 1
-    assert receiver.lost == 1
 
 
 def test_a_lost_session_cannot_be_settled_renewed_or_given_a_state(queue: SessionQueue, clock: FakeClock) -> None:
@@ -200,31 +161,6 @@ def test_the_holder_is_woken_by_a_message_for_its_session_and_by_no_other(queue:
     send(queue, "2", session="a")
 
     assert receiver.woken == 1
-
-
-def test_counts_are_reported_by_session(queue: SessionQueue) -> None:
-    receiver = Receiver()
-    send(queue, "1", "2", session="a")
-    send(queue, "3", session="b")
-    queue.take_from(queue.accept("a", receiver), receiver)
-
-    assert queue.session_counts() == {"a": (Counts(active=1, locked=1), True), "b": (Counts(active=1), False)}
-
-
-def test_all_locks_can_end_at_once(queue: SessionQueue) -> None:
-    receivers = [Receiver(), Receiver()]
-    for receiver, name in zip(receivers, "ab", strict=True):
-        send(queue, "1", "2", session=name)
-        session = queue.accept(name, receiver)
-        queue.take_from(session, receiver)
-
-    assert queue.expire_all_locks() == 2
-
-    assert [receiver.lost for receiver in receivers] == [1, 1]
-    assert queue.counts() == Counts(active=4)
-    again = queue.accept_next(Receiver())
-    assert again is not None
-    assert queue.peek(0, 1, again.id)[0].delivery_count == 1
 
 
 def test_a_lock_made_shorter_ends_before_longer_ones_of_earlier(queue: SessionQueue, clock: FakeClock) -> None:
