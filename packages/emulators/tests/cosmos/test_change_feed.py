@@ -95,7 +95,7 @@ async def test_a_feed_from_a_point_in_time_holds_what_changed_since(
 
 
 async def test_every_item_is_in_exactly_one_feed_range(container: ContainerProxy) -> None:
-    ids = [str(number) for number in range(200)]
+    ids = [str(number) for number in range(80)]
     for item_id in ids:
         await create(container, item_id, pk=item_id)
 
@@ -104,12 +104,12 @@ async def test_every_item_is_in_exactly_one_feed_range(container: ContainerProxy
 
     assert len(ranges) == 4
     assert sorted(item["id"] for feed in feeds for item in feed) == sorted(ids)
-    assert all(len(feed) > 20 for feed in feeds)
+    assert all(len(feed) > 8 for feed in feeds)
     assert sorted(item["id"] for item in await read(container, start_time="Beginning")) == sorted(ids)
 
 
 async def test_the_feed_range_of_a_partition_key_holds_it_and_nothing_else(container: ContainerProxy) -> None:
-    for pk in range(50):
+    for pk in range(10):
         await create(container, f"{pk}", pk=f"{pk}")
 
     feed_range = await container.feed_range_from_partition_key("7")
@@ -172,7 +172,7 @@ async def test_a_drained_feed_answers_not_modified_and_its_token_stays_good(cont
 
 
 async def test_a_reader_at_the_tip_misses_nothing_while_writers_write(container: ContainerProxy) -> None:
-    keys, writes = 8, 25
+    keys, writes = 6, 12
     done = asyncio.Event()
 
     async def write(key: int) -> None:

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from typing import Any
 
 import pytest
 
 from outbox_emulators.cosmos.fault_plans import FaultKind, FaultPlan
 from outbox_emulators.cosmos.fault_targets import Match, Operation, Target
-from outbox_emulators.cosmos.faults import Faults
 from outbox_emulators.cosmos.messages import Request
 from outbox_emulators.faults import InvalidFault
-from tests.support.watchdog import WATCHDOG_S
 
-READ = Target("data", Operation.READ)
 ITEMS = ("dbs", "outbox", "colls", "data", "docs")
 
 
@@ -68,36 +63,6 @@ def test_a_fault_covers_the_operations_it_names(operation: str, covered: set[str
     match = Match(operation=Operation(operation))
     single = set(Operation) - {Operation.ANY, Operation.WRITE}
     assert {each for each in single if match.covers(Target("data", each))} == covered
-
-
-def test_a_fault_of_one_container_leaves_the_others_alone() -> None:
-    match = Match("data")
-    assert match.covers(READ)
-    assert not match.covers(Target("leases", Operation.READ))
-    assert not match.covers(Target(None, Operation.METADATA))
-
-
-def test_a_fault_is_applied_to_the_requests_it_matches() -> None:
-    faults = Faults()
-    fault = faults.inject(FaultPlan(FaultKind.DROP, Match("data"), count=2))
-
-    assert faults.apply_to(Target("leases", Operation.READ)) is None
-    assert [faults.apply_to(READ) for _ in range(3)] == [fault, fault, None]
-
-
-async def test_a_hang_ends_when_the_server_stops() -> None:
-    faults = Faults()
-    hanging = asyncio.create_task(faults.hang(60_000))
-    await asyncio.sleep(0)
-    faults.stop()
-    async with asyncio.timeout(WATCHDOG_S):
-        await hanging
-
-
-async def test_a_hang_lasts_as_long_as_it_was_asked_for() -> None:
-    started = time.monotonic()
-    await Faults().hang(30)
-    assert time.monotonic() - started >= 0.03
 
 
 @pytest.mark.parametrize(

@@ -368,15 +368,16 @@ async def test_the_account_names_the_endpoint_that_the_client_asked() -> None:
         assert endpoints(await account_of(server.endpoint, server.key, "[::1]:8081")) == {"http://[::1]:8081/"}
 
 
-async def test_a_process_serves_every_address_and_names_the_public_endpoint() -> None:
-    async with CosmosProcess.start(
-        "--host", "0.0.0.0", "--public-endpoint", "https://cosmos.test:8443"
-    ) as process:
+async def test_a_process_serves_every_address_names_the_public_endpoint_and_takes_a_seed() -> None:
+    options = ("--host", "0.0.0.0", "--public-endpoint", "https://cosmos.test:8443", "--edges", "42")
+    async with CosmosProcess.start(*options) as process:
         own = f"http://127.0.0.1:{process.details['port']}/"
         key = process.details["connection_string"].partition("AccountKey=")[2].rstrip(";")
 
         assert process.details["endpoint"] == PUBLIC
         assert endpoints(await account_of(own, key)) == {PUBLIC}
+        async with aiohttp.ClientSession(own) as session, session.get("/admin/edges") as edges:
+            assert await edges.json() == {"seed": 42, "edges": {}}
 
 
 @pytest.mark.parametrize(

@@ -135,23 +135,17 @@ async def test_a_plan_says_how_to_merge_the_groups_of_the_partitions(
     assert [part.status for part in parts] == [200] * 4
 
 
-@pytest.mark.parametrize(
-    ("query", "expected"),
-    [
-        ("SELECT DISTINCT VALUE SUM(c.n) FROM c", [10]),
-        ("SELECT DISTINCT VALUE COUNT(c.team) FROM c", [4]),
-        ("SELECT DISTINCT VALUE MAX(c.n) FROM c", [4]),
-    ],
-)
-async def test_distinct_changes_nothing_of_an_aggregate_across_partitions(
-    filled: ContainerProxy, query: str, expected: list[Any]
-) -> None:
+async def test_distinct_changes_nothing_of_an_aggregate_across_partitions(filled: ContainerProxy) -> None:
     """CosmosUndefinedQueryTests.cs of azure-cosmos-dotnet-v3 has such a query."""
     for number, each in enumerate(ITEMS):
         await filled.upsert_item(each | {"pk": str(number)})
         await filled.delete_item(each["id"], "a")
 
-    assert [value async for value in filled.query_items(query)] == expected
+    for aggregate, expected in (("SUM(c.n)", 10), ("COUNT(c.team)", 4), ("MAX(c.n)", 4)):
+        found: list[Any] = [
+            value async for value in filled.query_items(f"SELECT DISTINCT VALUE {aggregate} FROM c")
+        ]
+        assert found == [expected]
 
 
 async def test_an_aggregate_in_an_expression_is_refused_across_partitions(

@@ -384,12 +384,6 @@ async def test_nesting_beyond_the_limit_is_refused(container: ContainerProxy) ->
     assert error.status_code == 400
 
 
-async def test_not_a_number_is_refused(container: ContainerProxy) -> None:
-    error = await refusal(container.create_item({"id": "1", "pk": "a", "n": float("nan")}))
-
-    assert error.status_code == 400
-
-
 async def test_a_partition_key_that_is_not_the_items_own_is_refused(container: ContainerProxy) -> None:
     with pytest.raises(CosmosBatchOperationError) as caught:
         await container.execute_item_batch([("create", ({"id": "2", "pk": "b"},))], "a")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from outbox_emulators.cosmos import hybridrow
@@ -51,14 +51,12 @@ def expected(operation: dict[str, Any]) -> dict[str, Any]:
 
 
 @given(operations)
-@settings(max_examples=100, deadline=None)
 def test_operations_are_read_as_another_codec_wrote_them(written: list[dict[str, Any]]) -> None:
     assert hybridrow.operations(batch_of(*written)) == [expected(each) for each in written]
 
 
 @given(results)
 @example([ResultRow(status=200, substatus=0, etag="{", body=None, charge=1.0)])
-@settings(max_examples=100, deadline=None)
 def test_results_are_written_as_another_codec_reads_them(rows: list[ResultRow]) -> None:
     named = [
         {"status": row.status, "substatus": row.substatus, "charge": row.charge}
@@ -72,7 +70,6 @@ def test_results_are_written_as_another_codec_reads_them(rows: list[ResultRow]) 
 
 
 @given(operations, st.data())
-@settings(max_examples=200, deadline=None)
 def test_altered_bytes_are_refused_or_read_but_never_an_error_of_the_reader(
     written: list[dict[str, Any]], data: st.DataObject
 ) -> None:
