@@ -8,16 +8,27 @@ from collections.abc import Iterator
 
 import pytest
 
+import changefeed
 from tests.changefeed.backends import Backend
 from tests.changefeed.journal import Journal
-from tests.changefeed.postgresql import PostgresBackend
+from tests.changefeed.postgresql import PostgresBackend, set_up
+from tests.support.postgresql import PostgresServer
 
 _SQLSERVER = "CHANGEFEED_TEST_SQLSERVER"
 
 
+def fill(url: str) -> None:
+    """Install changefeed in a template, and set up the feed of app.event."""
+    session = changefeed.connect(url)
+    changefeed.install(session)
+    session.close()
+    set_up(url)
+
+
 @pytest.fixture
 def postgresql(changefeed_database: str) -> Iterator[PostgresBackend]:
-    """A fresh database of PostgreSQL with a feed of app.event."""
+    """A fresh database of PostgreSQL with a feed of app.event, and the feed's roles."""
+    set_up(changefeed_database, roles=True)
     backend = PostgresBackend(changefeed_database)
     yield backend
     backend.close()
@@ -27,7 +38,12 @@ def postgresql(changefeed_database: str) -> Iterator[PostgresBackend]:
 def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
     """A fresh database with a feed of app.event."""
     if request.param == "postgresql":
-        yield request.getfixturevalue("postgresql")
+        server: PostgresServer = request.getfixturevalue("postgres_server")
+        name = server.create_database(server.template("template_feed", fill))
+        copied = PostgresBackend(server.url(name))
+        yield copied
+        copied.close()
+        server.drop_database(name)
         return
     connection_string = os.environ.get(_SQLSERVER)
     if not connection_string:

@@ -5,22 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
+import psycopg
 import pytest
 
 import changefeed
 from changefeed import Feed
-from tests.changefeed.numbered import Service
+from tests.changefeed.numbered import Service, fill
+from tests.support.postgresql import PostgresServer
 
 TABLE = "app.item"
 
 
+def fill_shop(url: str) -> None:
+    """Set up a service, and the table `app.item` with its feed, in a template."""
+    fill(url)
+    with psycopg.connect(url) as owner:
+        owner.execute("create table app.item (id text primary key, data jsonb not null default '{}')")
+    session = changefeed.connect(url)
+    changefeed.setup_feed(session, TABLE, roles=False)
+    session.close()
+
+
 class Shop(Service):
     """A database with the table `app.item` and its feed."""
-
-    def __init__(self, url: str) -> None:
-        super().__init__(url)
-        self.owner.execute("create table app.item (id text primary key, data jsonb not null default '{}')")
-        changefeed.setup_feed(self.session, TABLE, roles=False)
 
     def put(self, names: Sequence[str], shard: int = 0, time_hint: datetime | None = None) -> None:
         """Insert items and put them on the feed, in one transaction."""
@@ -44,8 +51,10 @@ class Shop(Service):
 
 
 @pytest.fixture
-def shop(changefeed_database: str) -> Iterator[Shop]:
+def shop(postgres_server: PostgresServer) -> Iterator[Shop]:
     """A fresh shop."""
-    opened = Shop(changefeed_database)
+    name = postgres_server.create_database(postgres_server.template("template_shop", fill_shop))
+    opened = Shop(postgres_server.url(name))
     yield opened
     opened.close()
+    postgres_server.drop_database(name)

@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 import changefeed
+from tests.support.postgresql import PostgresServer
 from tests.support.waiting import look_again_blocking
 from tests.support.watchdog import WATCHDOG_S
 
@@ -26,6 +27,15 @@ insert into changefeed.shard (feed_id, shard) values (37, 0), (37, 1);
 """
 
 
+def fill(url: str) -> None:
+    """Install changefeed's schema in a template, and set up the feed 37 of `app.event`."""
+    session = changefeed.connect(url)
+    changefeed.install(session)
+    session.close()
+    with psycopg.connect(url) as owner:
+        owner.execute(_SERVICE)
+
+
 class Service:
     """A database that has changefeed's schema, with the feed 37 of `app.event`, which has the shards 0 and 1."""
 
@@ -34,7 +44,6 @@ class Service:
         self._opened = ExitStack()
         self.session = self.open_session()
         self.owner = self.connect(autocommit=True)
-        self.owner.execute(_SERVICE)
 
     def open_session(self) -> changefeed.Session:
         """A further session; it is closed at the end."""
@@ -120,8 +129,10 @@ def until(condition: Callable[[], object], what: str) -> None:
 
 
 @pytest.fixture
-def service(changefeed_database: str) -> Iterator[Service]:
+def service(postgres_server: PostgresServer) -> Iterator[Service]:
     """A fresh service."""
-    opened = Service(changefeed_database)
+    name = postgres_server.create_database(postgres_server.template("template_service", fill))
+    opened = Service(postgres_server.url(name))
     yield opened
     opened.close()
+    postgres_server.drop_database(name)

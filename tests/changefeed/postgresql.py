@@ -29,6 +29,15 @@ create table app.event (
 _READ = 'changefeed."read_feed:app.event"(int, uuid, int)'
 
 
+def set_up(url: str, *, roles: bool = False) -> None:
+    """Make the tables of a service, and set up the feed of one, in a database that has changefeed's schema."""
+    with psycopg.connect(url) as owner:
+        owner.execute(_SERVICE)
+    session = changefeed.connect(url)
+    changefeed.setup_feed(session, TABLE, notify=True, roles=roles)
+    session.close()
+
+
 class PostgresWriter:
     """See `backends.Writer`."""
 
@@ -88,8 +97,6 @@ class PostgresBackend:
         self.url = url
         self._open: list[Session | PostgresWriter] = []
         self.owner = self.session()
-        self.execute(_SERVICE)
-        changefeed.setup_feed(self.owner, TABLE, notify=True)
 
     def session(self, **options: Any) -> Session:
         """A further session."""

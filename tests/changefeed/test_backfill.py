@@ -154,31 +154,22 @@ def test_a_shard_that_was_read_or_written_to_is_refused(shop: Service, read: boo
     assert changefeed.backfill(shop.session, TABLE, BackfillPlan(["id"], shard_id=1)) == _ROWS
 
 
-@pytest.mark.parametrize(
-    ("table", "plan", "message"),
-    [
+def test_a_plan_that_cannot_be_carried_out_is_refused(shop: Service) -> None:
+    shop.owner.execute("insert into app.item (id, created_at) values ('nobody''s', now())")
+    for table, plan, message in (
         ("app.other", _PLAN, r"app\.other has no feed"),
         (TABLE, BackfillPlan(["created"]), r"app\.item has no column created\."),
         (TABLE, BackfillPlan(["id"], "when"), r"app\.item has no column when\."),
         (TABLE, BackfillPlan(["id"], shard_column="key", shards=2), r"app\.item has no column key\."),
         (TABLE, BackfillPlan(["id"], shard_column="owner", shards=0), "one shard at least"),
-    ],
-)
-def test_a_plan_that_cannot_be_carried_out_is_refused(
-    shop: Service, table: str, plan: BackfillPlan, message: str
-) -> None:
-    with pytest.raises(ArgumentError, match=message):
-        changefeed.backfill(shop.session, table, plan)
-
-
-def test_a_row_without_a_shard_is_refused(shop: Service) -> None:
-    shop.owner.execute("insert into app.item (id, created_at) values ('nobody''s', now())")
-
-    with pytest.raises(ArgumentError, match=r"rows without a shard.*Fill the column owner"):
-        changefeed.backfill(shop.session, TABLE, BackfillPlan(["id"], shard_column="owner", shards=2))
-
-
-def test_a_chunk_has_a_row_at_least(shop: Service) -> None:
+        (
+            TABLE,
+            BackfillPlan(["id"], shard_column="owner", shards=2),
+            "rows without a shard.*Fill the column owner",
+        ),
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            changefeed.backfill(shop.session, table, plan)
     with pytest.raises(ArgumentError, match="1 row at least"):
         changefeed.backfill(shop.session, TABLE, _PLAN, chunk=0)
 

@@ -68,27 +68,21 @@ def test_the_query_of_the_documentation_reads_the_events_in_order(service: Servi
     assert read == [f"aggregate {number}" for number in range(5)]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
-    [
+def test_what_cannot_be_read_or_waited_for_is_explained(service: Service) -> None:
+    changes = changefeed.Changes(service.session)
+    refused: list[tuple[Any, type[Exception], str]] = [
         ((FEED, 0, 0, 0), changefeed.ArgumentError, "pagesize from 1 to 1000"),
         ((FEED, 0, 0, 1001), changefeed.ArgumentError, "pagesize from 1 to 1000"),
         ((FEED, 0, None, 10), changefeed.ArgumentError, "cursor 0"),
         ((FEED, 9, 0, 10), changefeed.ArgumentError, "the feed 37 has no shard 9"),
         ((1, 0, 0, 10), changefeed.ArgumentError, "the feed 1 has no shard 0"),
         ((FEED, 0, START + 1, 10), changefeed.CursorError, "ahead of the last number given"),
-    ],
-)
-def test_what_cannot_be_read_is_explained(
-    service: Service, arguments: Any, error: type[Exception], message: str
-) -> None:
-    with pytest.raises(error, match=message):
-        changefeed.Changes(service.session).read(*arguments)
-
-
-def test_waiting_for_a_shard_that_does_not_exist_is_an_error(service: Service) -> None:
+    ]
+    for arguments, error, message in refused:
+        with pytest.raises(error, match=message):
+            changes.read(*arguments)
     with pytest.raises(changefeed.ArgumentError, match="no shard 9"):
-        changefeed.Changes(service.session).wait(FEED, 9, 0, 1)
+        changes.wait(FEED, 9, 0, 1)
 
 
 def test_a_wait_ends_when_its_time_is_over(service: Service) -> None:

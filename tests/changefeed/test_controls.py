@@ -9,9 +9,8 @@ from uuid import UUID
 
 import pytest
 
-from changefeed import START, Feed, Session, SetupError
+from changefeed import START, Session
 from changefeed.statements import Statement
-from tests.changefeed.backends import TABLE
 from tests.changefeed.history import Seen, kinds
 from tests.changefeed.interleavings import (
     commit_during_a_read,
@@ -23,6 +22,8 @@ from tests.changefeed.interleavings import (
 from tests.changefeed.journal import Journal, Observer, Read
 from tests.changefeed.postgresql import PostgresBackend
 from tests.changefeed.reading import event, observer
+
+pytestmark = pytest.mark.slow
 
 # A shard's first reader makes its row of state. Where another changes that row, the insert waits for it as well.
 MAKE_STATE = """    insert into changefeed."state:app.event" (shard_id, ulid) \
@@ -62,14 +63,6 @@ def test_a_sequence_with_a_cache_breaks_the_order_of_commits(
     taking_turns(postgresql, journal, observer)
 
     assert "commit order" in kinds(journal.faults())
-
-
-def test_a_sequence_with_a_cache_is_refused(postgresql: PostgresBackend, journal: Journal) -> None:
-    journal.write(postgresql.writer(), 0, "a")
-    postgresql.cache_sequence()
-
-    with pytest.raises(SetupError, match=r"outbox:app\.event.* has a cache.* CACHE 1"):
-        Feed(postgresql.session(), TABLE).read(0)
 
 
 def test_readers_that_skip_locked_rows_break_the_order(postgresql: PostgresBackend, journal: Journal) -> None:

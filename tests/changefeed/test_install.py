@@ -118,10 +118,10 @@ def test_a_feed_is_set_up_by_one_of_two_sessions(postgresql: PostgresBackend) ->
     assert said[1] == "done"
 
 
-@pytest.mark.parametrize("name", ["app.nothing", "nothing.event", "event", "app.", ".event", ""])
-def test_an_unknown_table_is_refused(backend: Backend, name: str) -> None:
-    with pytest.raises(ArgumentError, match="there is no table"):
-        changefeed.setup_feed(backend.owner, name)
+def test_an_unknown_table_is_refused(backend: Backend) -> None:
+    for name in ("app.nothing", "nothing.event", "event", "app.", ".event", ""):
+        with pytest.raises(ArgumentError, match="there is no table"):
+            changefeed.setup_feed(backend.owner, name)
 
 
 def test_a_name_in_another_case_gets_no_second_feed(backend: Backend) -> None:

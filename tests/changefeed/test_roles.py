@@ -16,7 +16,7 @@ from changefeed.statements import Statement
 from changefeed.ulid import time_of
 from tests.changefeed.backends import TABLE
 from tests.changefeed.journal import Journal
-from tests.changefeed.postgresql import PostgresBackend
+from tests.changefeed.postgresql import PostgresBackend, set_up
 from tests.support.postgresql import changefeed_template
 
 WRITERS = "changefeed.writers:app.event"
@@ -211,6 +211,7 @@ def test_dropping_a_feed_keeps_what_belongs_to_its_roles(postgresql: PostgresBac
 def test_roles_that_another_database_uses_stay(postgresql: PostgresBackend, postgres_server: Any) -> None:
     name = postgres_server.create_database(changefeed_template(postgres_server))
     try:
+        set_up(postgres_server.url(name), roles=True)
         other = PostgresBackend(postgres_server.url(name))
 
         changefeed.drop_feed(postgresql.owner, TABLE)

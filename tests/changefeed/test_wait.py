@@ -16,11 +16,13 @@ from changefeed import START, Feed, Session
 from changefeed.statements import Dialect, Result, Statement
 from tests.changefeed.backends import TABLE, Backend
 from tests.changefeed.fed import TABLE as FED
-from tests.changefeed.fed import Shop
+from tests.changefeed.fed import Shop, shop
 from tests.changefeed.journal import Journal
 from tests.changefeed.postgresql import PostgresBackend
 from tests.support.waiting import elapse_blocking
 from tests.support.watchdog import WATCHDOG_S
+
+__all__ = ["shop"]
 
 # A reader that is not woken looks again after 5 s at the latest.
 _WOKEN_S = WATCHDOG_S / 2
@@ -264,27 +266,22 @@ def test_a_reader_without_notifications_looks_often_while_events_come(
     assert len(session.pauses_s) <= 5
 
 
-def test_writers_may_prepare_transactions_unless_commits_notify(changefeed_database: str) -> None:
+def test_writers_may_prepare_transactions_unless_commits_notify(shop: Shop) -> None:
     """By default, of the function as well: a transaction that notifies cannot be prepared."""
-    shop = Shop(changefeed_database)
     write = (
         "begin; insert into app.item (id) values ('%(name)s'); "
         "insert into changefeed.\"outbox:app.item\" (shard_id, id) values (0, '%(name)s'); "
         "prepare transaction 'changefeed %(name)s'"
     )
-    try:
-        shop.owner.execute(f"select changefeed.drop_feed('{FED}')")
-        shop.owner.execute(f"select changefeed.setup_feed('{FED}', roles => false)")
-        shop.owner.execute((write % {"name": "a"}).encode())
-        shop.owner.execute("commit prepared 'changefeed a'")
-        read = shop.read()[0]
-        shop.owner.execute(f"select changefeed.set_notify('{FED}', true)")
-        with pytest.raises(psycopg.errors.FeatureNotSupported):
-            shop.owner.execute((write % {"name": "b"}).encode())
-    finally:
-        shop.close()
+    shop.owner.execute(f"select changefeed.drop_feed('{FED}')")
+    shop.owner.execute(f"select changefeed.setup_feed('{FED}', roles => false)")
+    shop.owner.execute((write % {"name": "a"}).encode())
+    shop.owner.execute("commit prepared 'changefeed a'")
 
-    assert read == ["a"]
+    assert shop.read()[0] == ["a"]
+    shop.owner.execute(f"select changefeed.set_notify('{FED}', true)")
+    with pytest.raises(psycopg.errors.FeatureNotSupported):
+        shop.owner.execute((write % {"name": "b"}).encode())
 
 
 def test_notifications_are_switched_off_and_on(postgresql: PostgresBackend) -> None:
@@ -301,24 +298,16 @@ def test_notifications_are_switched_off_and_on(postgresql: PostgresBackend) -> N
     assert postgresql.rows(triggers) == [(1,)]
 
 
-def test_looks_and_stored_cursors_are_prepared_and_reads_are_not(
-    changefeed_database: str,
-) -> None:
-    shop = Shop(changefeed_database)
-    try:
-        session, claims = shop.session, changefeed.Consumer(shop.session, FED, "relay")
-        shop.put(["a"])
-        claim = claims.take(claims.claims([0])[0], "this test")
-        for _ in range(8):
-            page = Feed(session, FED).read(0)
-            Feed(session, FED).wait(0, page.cursor, 0)
-            claims.store(claim, page.cursor)
-        texts = [row[0] for row in session.execute(Statement("select statement from pg_prepared_statements")).rows]
-    finally:
-        shop.close()
+def test_looks_and_stored_cursors_are_prepared_and_reads_are_not(shop: Shop) -> None:
+    session, claims = shop.session, changefeed.Consumer(shop.session, FED, "relay")
+    shop.put(["a"])
+    claim = claims.take(claims.claims([0])[0], "this test")
+    for _ in range(8):
+        page = Feed(session, FED).read(0)
+        Feed(session, FED).wait(0, page.cursor, 0)
+        claims.store(claim, page.cursor)
 
-    assert [sum(part in text for text in texts) for part in ("has_news", "set last_ulid", "read_events")] == [
-        1,
-        1,
-        0,
-    ]
+    texts = [row[0] for row in session.execute(Statement("select statement from pg_prepared_statements")).rows]
+
+    counted = [sum(part in text for text in texts) for part in ("has_news", "set last_ulid", "read_events")]
+    assert counted == [1, 1, 0]

@@ -200,17 +200,18 @@ def test_the_statement_for_sql_server_parses_and_has_a_question_mark_for_each_va
     assert cursor.values[:4] == [4, _WHEN.astimezone(UTC), "a", 1]
 
 
-@pytest.mark.parametrize(
-    ("name", "shards", "shard"), [("a", 7, 4), ("", 1, 0), ("zzz", 1000, 359), ("ä€𝄞", 2_147_483_647, 1253234678)]
-)
-def test_the_shard_of_a_key_is_the_same_in_python_sql_and_by_its_definition(
-    service: Service, name: str, shards: int, shard: int
-) -> None:
-    first_8_bytes = hashlib.sha256(name.encode("utf-8")).hexdigest()[:16]
+def test_the_shard_of_a_key_is_the_same_in_python_sql_and_by_its_definition(service: Service) -> None:
+    for name, shards, shard in (
+        ("a", 7, 4),
+        ("", 1, 0),
+        ("zzz", 1000, 359),
+        ("ä€𝄞", 2_147_483_647, 1253234678),
+    ):
+        first_8_bytes = hashlib.sha256(name.encode("utf-8")).hexdigest()[:16]
 
-    assert int(first_8_bytes, 16) % shards == shard
-    assert writing.shard_of(name, shards) == shard
-    assert service.rows("select changefeed.shard_of(%s, %s)", name, shards) == [(shard,)]
+        assert int(first_8_bytes, 16) % shards == shard
+        assert writing.shard_of(name, shards) == shard
+        assert service.rows("select changefeed.shard_of(%s, %s)", name, shards) == [(shard,)]
 
 
 def test_keys_are_spread_evenly_over_shards() -> None:
