@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -243,6 +243,13 @@ def azure_rights(deployment: Deployment, principal: str) -> set[tuple[str, str]]
         for resource in deployment.of(ROLE_ASSIGNMENTS)
         if resource.at("properties.principalId") == principal
     }
+
+
+def check_properties(resources: Iterable[Resource], expected: Mapping[str, Any]) -> None:
+    """Check that each resource has these properties, by their paths."""
+    for resource in resources:
+        found = {path: resource.at(f"properties.{path}") for path in expected}
+        assert found == expected, resource.name
 
 
 def container(deployment: Deployment, name: str) -> Resource:

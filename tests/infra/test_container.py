@@ -128,11 +128,8 @@ def test_what_is_copied_exists_and_is_all_that_is_sent_to_the_builder() -> None:
 
 
 def test_the_copied_files_suffice_to_run_the_relay(image: Path) -> None:
-    shown = python(image, "-m", "relay", "--help")
     imported = python(image, "-c", IMPORTS)
 
-    assert shown.returncode == 0, shown.stderr
-    assert " -m relay" in shown.stdout
     assert imported.returncode == 0, imported.stderr
     assert all(Path(path).is_relative_to(image) for path in imported.stdout.split()), imported.stdout
 

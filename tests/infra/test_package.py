@@ -110,11 +110,10 @@ def test_azd_uploads_the_app_and_nothing_else() -> None:
     assert kept == DEPLOYED | {FILE}
 
 
-@pytest.fixture
-def uploaded(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def uploaded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The files of the repository that .funcignore, whose patterns are those of .gitignore, does not exclude."""
-    app = tmp_path / "app"
-    app.mkdir()
+    app = tmp_path_factory.mktemp("app")
     listed = git(ROOT, "ls-files", "--cached", "--others", "--exclude-standard").splitlines()
     for path in listed:
         if (ROOT / path).is_file():
@@ -146,8 +145,9 @@ print(changefeed.__file__, function_app.__file__, sep="\\n")
 
 
 def plain_environment() -> dict[str, str]:
-    """Return the environment of this process without what names Python's packages."""
-    return {name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "SYSTEMROOT", "LANG")}
+    """Return the environment of this process without what names Python's packages; nothing is written there."""
+    kept = {name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "SYSTEMROOT", "LANG")}
+    return {**kept, "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a git clone")

@@ -13,8 +13,24 @@ from tests.infra.project import (
     azure_rights,
     check,
     check_each,
+    check_properties,
     relay_identity,
 )
+
+OF_SITES = {
+    "httpsOnly": True,
+    "siteConfig.minTlsVersion": "1.2",
+    "siteConfig.scmMinTlsVersion": "1.2",
+    "siteConfig.ftpsState": "Disabled",
+}
+OF_STORAGE = {
+    "allowSharedKeyAccess": False,
+    "allowBlobPublicAccess": False,
+    "allowCrossTenantReplication": False,
+    "networkAcls.bypass": "None",
+    "minimumTlsVersion": "TLS1_2",
+    "supportsHttpsTrafficOnly": True,
+}
 
 
 @check_each
@@ -44,11 +60,7 @@ def the_app_has_its_own_identity_which_reads_the_package(deployment: Deployment)
 
 @check_each
 def the_app_requires_https_and_has_no_basic_authentication(deployment: Deployment) -> None:
-    app = deployment.one(SITES)
-    assert app.at("properties.httpsOnly") is True
-    assert app.at("properties.siteConfig.minTlsVersion") == "1.2"
-    assert app.at("properties.siteConfig.scmMinTlsVersion") == "1.2"
-    assert app.at("properties.siteConfig.ftpsState") == "Disabled"
+    check_properties(deployment.of(SITES), OF_SITES)
     for way in ("ftp", "scm"):
         policy = deployment.one(f"{SITES}/basicPublishingCredentialsPolicies", way)
         assert policy.at("properties.allow") is False, way
@@ -57,13 +69,7 @@ def the_app_requires_https_and_has_no_basic_authentication(deployment: Deploymen
 @check_each
 def the_storage_account_has_no_keys_and_no_public_blobs(deployment: Deployment) -> None:
     account = deployment.one(STORAGE)
-    assert account.at("properties.allowSharedKeyAccess") is False
-    assert account.at("properties.allowBlobPublicAccess") is False
-    assert account.at("properties.allowCrossTenantReplication") is False
-    assert account.at("properties.defaultToOAuthAuthentication") is True
-    assert account.at("properties.networkAcls.bypass") == "None"
-    assert account.at("properties.minimumTlsVersion") == "TLS1_2"
-    assert account.at("properties.supportsHttpsTrafficOnly") is True
+    check_properties([account], {**OF_STORAGE, "defaultToOAuthAuthentication": True})
     assert deployment.one(f"{STORAGE}/blobServices/containers").at("properties.publicAccess") == "None"
     _, principal = relay_identity(deployment)
     assert ("Storage Blob Data Owner", account.id) in azure_rights(deployment, principal)

@@ -17,6 +17,7 @@ from tests.infra.project import (
     Project,
     check,
     check_each,
+    check_properties,
     container,
     relay_identity,
 )
@@ -25,13 +26,19 @@ from tests.support.pages import PRODUCT
 ACTIONS = "Microsoft.DocumentDB/databaseAccounts"
 
 
+OF_ACCOUNTS = {
+    "disableLocalAuth": True,
+    "disableKeyBasedMetadataWriteAccess": True,
+    "minimalTlsVersion": "Tls12",
+    "enableMultipleWriteLocations": False,
+    "consistencyPolicy.defaultConsistencyLevel": "Session",
+}
+
+
 @check_each
-def the_account_has_no_key_authentication_and_no_old_tls(deployment: Deployment) -> None:
-    account = deployment.one(COSMOS)
-    assert account.at("kind") == "GlobalDocumentDB"
-    assert account.at("properties.disableLocalAuth") is True
-    assert account.at("properties.disableKeyBasedMetadataWriteAccess") is True
-    assert account.at("properties.minimalTlsVersion") == "Tls12"
+def the_account_has_no_keys_no_old_tls_and_one_region_that_writes(deployment: Deployment) -> None:
+    assert deployment.one(COSMOS).at("kind") == "GlobalDocumentDB"
+    check_properties(deployment.of(COSMOS), OF_ACCOUNTS)
 
 
 @check
@@ -42,13 +49,6 @@ def the_account_is_backed_up_continuously(project: Project) -> None:
         tiers.append(deployment.one(COSMOS).at("properties.backupPolicy.continuousModeProperties.tier"))
 
     assert tiers == ["Continuous7Days", "Continuous30Days"]
-
-
-@check_each
-def one_region_writes_with_session_consistency(deployment: Deployment) -> None:
-    account = deployment.one(COSMOS)
-    assert account.at("properties.enableMultipleWriteLocations") is False
-    assert account.at("properties.consistencyPolicy.defaultConsistencyLevel") == "Session"
 
 
 @check

@@ -9,6 +9,7 @@ import pytest
 
 from relay.config.settings import Settings
 from relay.core.times import parse_duration
+from tests.infra.checks.app import OF_STORAGE
 from tests.infra.deployment import Deployment, DeploymentFailure
 from tests.infra.project import (
     CONTAINERS,
@@ -21,6 +22,7 @@ from tests.infra.project import (
     app_settings,
     azure_rights,
     check,
+    check_properties,
     relay_identity,
     worker_settings,
 )
@@ -112,12 +114,7 @@ def the_account_of_large_events_has_no_keys_and_is_not_the_hosts(project: Projec
         own = [each for each in deployment.of(STORAGE) if each.name.startswith("stlarge")]
         [account] = own
         assert len(account.name) <= 24
-        assert account.at("properties.allowSharedKeyAccess") is False
-        assert account.at("properties.allowBlobPublicAccess") is False
-        assert account.at("properties.allowCrossTenantReplication") is False
-        assert account.at("properties.minimumTlsVersion") == "TLS1_2"
-        assert account.at("properties.supportsHttpsTrafficOnly") is True
-        assert account.at("properties.networkAcls.bypass") == "None"
+        check_properties(own, OF_STORAGE)
         [logged] = [each for each in deployment.of(DIAGNOSTICS) if str(each.scope).startswith(account.id)]
         assert [each["category"] for each in logged.at("properties.logs")] == ["StorageDelete"]
     locked = {lock.scope for lock in project.deploy(**ON, lockContainers=True).of(LOCKS)}

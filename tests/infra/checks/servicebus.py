@@ -17,13 +17,30 @@ from tests.infra.project import (
     azure_rights,
     check,
     check_each,
+    check_properties,
     relay_identity,
 )
 
+OF_ENTITIES = {"status": "Active", "enableBatchedOperations": True}
+OF_TOPICS = {**OF_ENTITIES, "requiresDuplicateDetection": True}
+OF_SUBSCRIPTIONS = {
+    **OF_ENTITIES,
+    "requiresSession": True,
+    "deadLetteringOnMessageExpiration": True,
+    "deadLetteringOnFilterEvaluationExceptions": True,
+}
+
 
 @check_each
-def the_topic_detects_duplicates(deployment: Deployment) -> None:
-    assert deployment.one(TOPICS).at("properties.requiresDuplicateDetection") is True
+def topic_and_subscriptions_have_what_the_guarantees_need(deployment: Deployment) -> None:
+    check_properties(deployment.of(TOPICS), OF_TOPICS)
+    check_properties(deployment.of(SUBSCRIPTIONS), OF_SUBSCRIPTIONS)
+    for entity in (*deployment.of(TOPICS), *deployment.of(SUBSCRIPTIONS)):
+        assert "autoDeleteOnIdle" not in entity.at("properties"), entity.name
+        # Messages outlive a long stop of their consumer.
+        assert parse_duration(entity.at("properties.defaultMessageTimeToLive")) >= timedelta(days=14)
+    # No key, and no old TLS.
+    check_properties(deployment.of(SERVICE_BUS), {"disableLocalAuth": True, "minimumTlsVersion": "1.2"})
 
 
 @check
@@ -59,38 +76,6 @@ def the_topic_keeps_the_order(project: Project) -> None:
         topic = deployment.one(TOPICS)
         assert topic.at("properties.enablePartitioning") or topic.at("properties.supportOrdering")
     assert project.production.one(TOPICS).at("properties.supportOrdering") is True
-
-
-@check_each
-def topic_and_subscriptions_are_active(deployment: Deployment) -> None:
-    for resource in (*deployment.of(TOPICS), *deployment.of(SUBSCRIPTIONS)):
-        assert resource.at("properties.status") == "Active", resource.name
-        assert resource.at("properties.enableBatchedOperations") is True, resource.name
-
-
-@check_each
-def nothing_is_deleted_when_idle(deployment: Deployment) -> None:
-    for resource in (*deployment.of(TOPICS), *deployment.of(SUBSCRIPTIONS)):
-        assert "autoDeleteOnIdle" not in resource.at("properties"), resource.name
-
-
-@check_each
-def every_subscription_requires_sessions(deployment: Deployment) -> None:
-    for subscription in deployment.of(SUBSCRIPTIONS):
-        assert subscription.at("properties.requiresSession") is True, subscription.name
-
-
-@check_each
-def expired_and_unfilterable_messages_are_dead_lettered(deployment: Deployment) -> None:
-    for subscription in deployment.of(SUBSCRIPTIONS):
-        assert subscription.at("properties.deadLetteringOnMessageExpiration") is True
-        assert subscription.at("properties.deadLetteringOnFilterEvaluationExceptions") is True
-
-
-@check_each
-def messages_outlive_a_long_stop_of_their_consumer(deployment: Deployment) -> None:
-    for entity in (*deployment.of(TOPICS), *deployment.of(SUBSCRIPTIONS)):
-        assert parse_duration(entity.at("properties.defaultMessageTimeToLive")) >= timedelta(days=14)
 
 
 @check
@@ -134,12 +119,6 @@ def a_subscription_may_have_an_sql_filter_of_its_own(project: Project) -> None:
     both = [{**orders, "action": "OrderPlaced"}]
     with pytest.raises(DeploymentFailure, match="orders has an action and a filter"):
         project.deploy(subscriptions=both)
-
-
-@check_each
-def the_namespace_has_no_key_authentication_and_no_old_tls(deployment: Deployment) -> None:
-    assert deployment.one(SERVICE_BUS).at("properties.disableLocalAuth") is True
-    assert deployment.one(SERVICE_BUS).at("properties.minimumTlsVersion") == "1.2"
 
 
 @check_each
