@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import outbox_emulators
 PACKAGE = Path(outbox_emulators.__file__).parent
 
 
+@cache
 def _modules() -> dict[str, ast.Module]:
     """Every module of the package by its name, parsed."""
     found = {}

@@ -9,7 +9,7 @@ from typing import Any
 import azure.functions as func
 import pytest
 from azure.functions.meta import Datum
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outbox_emulators.functions.documents import PageWithheld, from_text, to_text
@@ -29,6 +29,7 @@ _JSON = st.recursive(
 )
 
 
+@settings(max_examples=40)
 @given(st.lists(st.dictionaries(_TEXT, _JSON), max_size=3))
 def test_documents_reach_the_function_value_for_value(documents: list[dict[str, object]]) -> None:
     decoded = from_text(to_text(documents, rewrite_dates=False))

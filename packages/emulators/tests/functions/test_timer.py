@@ -145,21 +145,30 @@ async def test_an_interval_counts_from_the_beginning_of_an_invocation() -> None:
     assert timer.function.values[0]["Schedule"] == {"AdjustForDST": False}
 
 
-async def test_a_timer_that_runs_on_startup_is_invoked_at_once_and_then_on_schedule() -> None:
-    assert await Timer(minutes=1.5, runOnStartup=True).run() == ["12:00:30", "12:01:00", "12:02:00"]
-
-
-async def test_what_a_long_invocation_missed_follows_at_once_and_only_once() -> None:
-    # Begun at 12:01, it ends at 12:03:30: of 12:02 and 12:03 one is made up for, at its end.
-    assert await Timer(minutes=4, lasts_s=[150, 0]).run() == ["12:01:00", "12:03:30", "12:04:00"]
-
-
-async def test_a_tick_that_is_begun_on_startup_is_followed_at_once_where_it_passes_an_occurrence() -> None:
-    # As seen of the real host: begun at 12:00:30 it lasts for 57 s, beyond 12:01.
-    timer = Timer(minutes=2, lasts_s=[57, 0], runOnStartup=True)
-
-    assert await timer.run() == ["12:00:30", "12:01:27", "12:02:00"]
-    assert [value["IsPastDue"] for value in timer.function.values] == [False, False, False]
+@pytest.mark.parametrize(
+    ("timer", "begun"),
+    [
+        pytest.param(
+            {"minutes": 1.5, "runOnStartup": True}, ["12:00:30", "12:01:00", "12:02:00"], id="on startup"
+        ),
+        # Of 12:02 and 12:03, which the invocation passes, one is made up for, at its end.
+        pytest.param(
+            {"minutes": 4, "lasts_s": [150, 0]}, ["12:01:00", "12:03:30", "12:04:00"], id="a long invocation"
+        ),
+        # As seen of the real host.
+        pytest.param(
+            {"minutes": 2, "lasts_s": [57, 0], "runOnStartup": True},
+            ["12:00:30", "12:01:27", "12:02:00"],
+            id="one begun on startup that passes an occurrence",
+        ),
+    ],
+)
+async def test_what_an_invocation_missed_follows_at_once_and_only_once(
+    timer: dict[str, Any], begun: list[str]
+) -> None:
+    listener = Timer(**timer)
+    assert await listener.run() == begun
+    assert not any(value["IsPastDue"] for value in listener.function.values)
 
 
 async def test_a_function_that_fails_is_invoked_at_the_next_occurrence() -> None:

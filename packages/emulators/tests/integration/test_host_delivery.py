@@ -30,7 +30,7 @@ seen = []
 
 @app.cosmos_db_trigger(
     arg_name="documents", connection="COSMOS", database_name="outbox", container_name="data",
-    lease_container_name="leases", feed_poll_delay=30, start_from_beginning=True,
+    lease_container_name="leases", feed_poll_delay=30, start_from_beginning=True, max_items_per_invocation=1,
 )
 """
 ZEROS = "2019-01-01T00:00:01.0000000Z"
@@ -44,15 +44,6 @@ async def test_documents_written_before_and_after_the_start_arrive_in_order(outb
     assert outbox.recorder.succeeded_ids() == [str(number) for number in range(10)]
 
 
-async def test_a_document_has_the_system_properties_of_the_change_feed(outbox: Outbox) -> None:
-    await outbox.write("1", data={"n": [1, 2.5, None, "ü"]})
-    await outbox.start()
-    await outbox.recorder.until(lambda: len(outbox.recorder.succeeded) == 1)
-    (document,) = outbox.recorder.succeeded[0].documents
-    assert document["data"] == {"n": [1, 2.5, None, "ü"]}
-    assert {"_rid", "_self", "_etag", "_attachments", "_ts", "_lsn"} <= set(document)
-
-
 async def test_an_invocation_gets_at_most_the_declared_number_of_documents(outbox: Outbox) -> None:
     await outbox.write(*range(7))
     await outbox.start(app={"max_items_per_invocation": 3})
@@ -60,11 +51,14 @@ async def test_an_invocation_gets_at_most_the_declared_number_of_documents(outbo
     assert [len(delivery.ids) for delivery in outbox.recorder.succeeded] == [3, 3, 1]
 
 
-async def test_dates_arrive_as_stored_if_host_json_says_so(outbox: Outbox) -> None:
-    await outbox.write("1", data={"east": EAST, "zeros": ZEROS})
+async def test_a_document_arrives_as_stored_with_the_system_properties_of_the_change_feed(outbox: Outbox) -> None:
+    data = {"n": [1, 2.5, None, "ü"], "east": EAST, "zeros": ZEROS}
+    await outbox.write("1", data=data)
     await outbox.start(app={"keep_dates": True})
     await outbox.recorder.until(lambda: len(outbox.recorder.succeeded) == 1)
-    assert outbox.recorder.succeeded[0].documents[0]["data"] == {"east": EAST, "zeros": ZEROS}
+    (document,) = outbox.recorder.succeeded[0].documents
+    assert document["data"] == data
+    assert {"_rid", "_self", "_etag", "_attachments", "_ts", "_lsn"} <= set(document)
 
 
 async def test_dates_arrive_rewritten_by_default(outbox: Outbox) -> None:
@@ -75,25 +69,6 @@ async def test_dates_arrive_rewritten_by_default(outbox: Outbox) -> None:
         "east": "2021-09-22T09:07:37.3022907+00:00",
         "zeros": "2019-01-01T00:00:01Z",
     }
-
-
-async def test_without_a_retry_policy_a_failed_batch_is_lost(outbox: Outbox) -> None:
-    await outbox.write("lost")
-
-    async def fail_once(_: Delivery) -> None:
-        if len(outbox.recorder.deliveries) == 1:
-            raise ConnectionError("the broker is away")
-
-    outbox.recorder.behaviour = fail_once
-    host = await outbox.start(app={"retry": None})
-    await outbox.until_delivered()
-    await outbox.write("next")
-    await outbox.recorder.until(lambda: "next" in outbox.recorder.succeeded_ids())
-    assert outbox.recorder.succeeded_ids() == ["next"]
-    await eventually(lambda: status_of(host)["documents_delivered"] == 1)
-    status = status_of(host)
-    assert (status["invocations"], status["failures"], status["documents_lost"]) == (2, 1, 1)
-    assert status["last_error"] == "ConnectionError: the broker is away"
 
 
 async def test_with_an_unlimited_retry_policy_a_failed_batch_is_delivered_again(outbox: Outbox) -> None:
@@ -114,20 +89,34 @@ async def test_with_an_unlimited_retry_policy_a_failed_batch_is_delivered_again(
     assert status_of(host)["retries"] == 3
 
 
-async def test_when_the_retries_are_used_up_the_batch_is_lost(outbox: Outbox) -> None:
+@pytest.mark.parametrize(
+    ("retry", "retry_counts"),
+    [
+        (None, [0, 0]),
+        ('strategy="fixed_delay", max_retry_count="2", delay_interval="00:00:00"', [0, 1, 2, 0]),
+    ],
+    ids=["no policy", "two retries"],
+)
+async def test_a_batch_without_a_retry_left_is_lost(
+    outbox: Outbox, retry: str | None, retry_counts: list[int]
+) -> None:
     await outbox.write("lost")
 
     async def refuse(delivery: Delivery) -> None:
         if "lost" in delivery.ids:
-            raise ValueError("never")
+            raise ConnectionError("the broker is away")
 
     outbox.recorder.behaviour = refuse
-    twice = 'strategy="fixed_delay", max_retry_count="2", delay_interval="00:00:00"'
-    await outbox.start(app={"retry": twice})
-    await outbox.recorder.until(lambda: len(outbox.recorder.deliveries) == 3)
+    host = await outbox.start(app={"retry": retry})
+    await outbox.recorder.until(lambda: len(outbox.recorder.deliveries) == len(retry_counts) - 1)
     await outbox.write("next")
     await outbox.until_succeeded("next")
-    assert [delivery.retry_count for delivery in outbox.recorder.deliveries] == [0, 1, 2, 0]
+    assert [delivery.retry_count for delivery in outbox.recorder.deliveries] == retry_counts
+    await eventually(lambda: status_of(host)["documents_delivered"] == 1)
+    status = status_of(host)
+    assert (status["invocations"], status["documents_lost"]) == (len(retry_counts), 1)
+    assert status["failures"] == status["retries"] + 1
+    assert status["last_error"] == "ConnectionError: the broker is away"
 
 
 async def test_a_failing_partition_does_not_hold_up_the_others(outbox: Outbox) -> None:
@@ -248,21 +237,29 @@ async def test_a_function_that_ends_by_cancellation_has_failed_and_is_retried(ou
     assert outbox.recorder.deliveries[1].previous_error == "RuntimeError: the function was cancelled from within"
 
 
-@pytest.mark.parametrize("error", ["StopIteration", "asyncio.CancelledError", "ValueError"])
-async def test_whatever_a_synchronous_function_raises_fails_its_invocation(outbox: Outbox, error: str) -> None:
-    script = f"{SYNCHRONOUS}def relay(documents: func.DocumentList) -> None:\n    raise {error}\n"
-    await outbox.write("1")
+async def test_whatever_a_synchronous_function_raises_or_returns_fails_its_invocation(outbox: Outbox) -> None:
+    script = (
+        SYNCHRONOUS
+        + """\
+def relay(documents: func.DocumentList) -> object:
+    match documents[0]["id"]:
+        case "value":
+            return 1
+        case "stop":
+            raise StopIteration
+        case "cancelled":
+            raise asyncio.CancelledError
+    raise ValueError
+"""
+    )
     host = await outbox.start(app={"script": script})
+    await outbox.write("value")
     await eventually(lambda: status_of(host)["documents_lost"] == 1)
-
-
-async def test_a_function_that_returns_a_value_fails_as_in_the_worker(outbox: Outbox) -> None:
-    script = f"{SYNCHRONOUS}def relay(documents: func.DocumentList) -> int:\n    return len(documents)\n"
-    await outbox.write("1")
-    host = await outbox.start(app={"script": script})
-
-    await eventually(lambda: bool(status_of(host)["failures"]))
     assert "without a $return binding" in status_of(host)["last_error"]
+
+    for id_ in ("stop", "cancelled", "other"):
+        await outbox.write(id_)
+    await eventually(lambda: status_of(host)["documents_lost"] == 4)
 
 
 async def test_a_synchronous_function_runs_beside_the_loop_and_sees_its_invocation_id(outbox: Outbox) -> None:

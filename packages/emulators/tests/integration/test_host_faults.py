@@ -8,14 +8,11 @@ from functools import partial
 import pytest
 
 from outbox_emulators.functions.crashing import Crash, CrashPoint, Victim
-from outbox_emulators.functions.host_json import DEFAULT_FUNCTION_TIMEOUT_S
 from outbox_emulators.testing import FaultClient
 from packages.emulators.tests.integration.apps import (
-    Delivery,
     eventually,
 )
 from packages.emulators.tests.integration.conftest import QUIET, Outbox, status_of
-from tests.support.watchdog import WATCHDOG_S
 
 pytestmark = [pytest.mark.slow, pytest.mark.weekly]
 
@@ -66,14 +63,11 @@ async def test_a_checkpoint_that_timed_out_costs_the_lease_and_what_was_not_reco
     assert host.edges.as_json()["edges"]["lease-given-up"] == 1
 
 
-@pytest.mark.parametrize(
-    ("kind", "operation"), [("timeout", "read-feed"), ("unavailable", "read-feed"), ("throttle", "read-feed")]
-)
 async def test_a_read_that_the_sdk_gives_up_costs_the_lease_until_the_next_acquire_interval(
-    outbox: Outbox, faults: FaultClient, kind: str, operation: str
+    outbox: Outbox, faults: FaultClient
 ) -> None:
     host = await outbox.start()
-    outage = await faults.add(kind, operation, "data", for_ms=60_000)
+    outage = await faults.add("unavailable", "read-feed", "data", for_ms=60_000)
     await outbox.write("1")
 
     await eventually(lambda: host.edges.as_json()["edges"].get("lease-given-up", 0) >= 1)
@@ -126,25 +120,6 @@ async def test_what_was_delivered_while_nothing_could_be_checkpointed_is_deliver
     for key in range(5):
         firsts = dict.fromkeys(int(id_) for id_ in outbox.recorder.succeeded_ids() if int(id_) % 5 == key)
         assert list(firsts) == sorted(firsts)
-
-
-async def test_a_function_timeout_in_milliseconds_takes_the_place_of_the_apps_own(outbox: Outbox) -> None:
-    await outbox.write("1")
-    never = asyncio.Event()
-
-    async def hang_twice(delivery: Delivery) -> None:
-        if delivery.retry_count < 2:
-            await never.wait()
-
-    outbox.recorder.behaviour = hang_twice
-    assert DEFAULT_FUNCTION_TIMEOUT_S > WATCHDOG_S
-    host = await outbox.start(function_timeout_ms=40)
-
-    await outbox.until_succeeded("1")
-
-    assert [delivery.retry_count for delivery in outbox.recorder.deliveries] == [0, 1, 2]
-    assert outbox.recorder.deliveries[1].previous_error == "FunctionTimeout: Timeout value of 0.04 s was exceeded"
-    assert status_of(host)["documents_lost"] == 0
 
 
 def test_death_comes_once_and_only_at_the_point_that_is_armed() -> None:

@@ -13,6 +13,7 @@ from azure.cosmos.aio import CosmosClient
 from outbox_emulators.cosmos.server import CosmosServer
 from outbox_emulators.functions.errors import HostError
 from outbox_emulators.functions.host import Host
+from outbox_emulators.testing import FaultClient
 from packages.emulators.tests.integration.apps import (
     Delivery,
     checkpoint_written,
@@ -56,12 +57,12 @@ async def test_two_hosts_share_four_leases_equally_and_lose_nothing(outbox: Outb
     # Neither host takes a lease because the other renews it late: only to balance them.
     one, two = (outbox.host(name=name, instance=name, lease_expiration_ms=60_000) for name in ("one", "two"))
     await one.start()
-    await _write(outbox, range(20))
+    await _write(outbox, range(10))
     await two.start()
 
     await eventually(lambda: len(_leases_of(one)) == len(_leases_of(two)) == 2)
-    await _write(outbox, range(20, 60))
-    await outbox.until_all_succeeded(range(60))
+    await _write(outbox, range(10, 30))
+    await outbox.until_all_succeeded(range(30))
     owners = [lease["Owner"] for lease in await outbox.stored_leases()]
     assert sorted(owners) == ["one-relay", "one-relay", "two-relay", "two-relay"]
     assert set(_leases_of(one)).isdisjoint(_leases_of(two))
@@ -138,17 +139,44 @@ async def test_when_a_lease_is_stolen_during_an_invocation_both_deliver_and_only
     after = await outbox.stored_leases()
     assert [lease["ContinuationToken"] for lease in after] == [lease["ContinuationToken"] for lease in before]
     assert {lease["Owner"] for lease in after} == {"new-relay"}
+    assert (status_of(old)["documents_lost"], status_of(old)["last_error"]) == (0, None)
+    await outbox.write("2")
+    await outbox.until_succeeded("1", "2", app="new")
+    assert outbox.recorder.succeeded_ids("old") == ["1"]
 
 
-async def test_a_host_that_finds_its_lease_stolen_stops_reading_and_leaves_it_alone(outbox: Outbox) -> None:
+async def test_a_host_that_finds_its_lease_stolen_during_an_invocation_leaves_it_alone(outbox: Outbox) -> None:
+    release = asyncio.Event()
+
+    async def hold(_: Delivery) -> None:
+        await release.wait()
+
+    outbox.recorder.behaviour = hold
     host = await outbox.start(instance="old")
-    (stolen, *_) = await outbox.stored_leases()
+    await outbox.write("1")
+    await outbox.until_delivered()
+    (token,) = status_of(host)["invoking"]
+    [stolen] = [lease for lease in await outbox.stored_leases() if lease["LeaseToken"] == token]
     await outbox.leases.replace_item(
         stolen["id"], {**stolen, "Owner": "thief", "timestamp": "2999-01-01T00:00:00Z"}
     )
 
-    await eventually(lambda: _leases_of(host) == ["1", "2", "3"])
-    assert (await outbox.stored_leases())[0]["Owner"] == "thief"
+    await eventually(lambda: host.edges.as_json()["edges"].get("lease-lost-mid-invocation") == 1)
+    release.set()
+    await eventually(lambda: _leases_of(host) == sorted({"0", "1", "2", "3"} - {token}))
+    owners = {lease["LeaseToken"]: lease["Owner"] for lease in await outbox.stored_leases()}
+    assert owners[token] == "thief"
+
+
+async def test_a_renewal_that_fails_costs_no_lease(
+    outbox: Outbox, faults: FaultClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    host = await outbox.start(lease_expiration_ms=3_600_000)
+    await faults.add("timeout", "replace", "leases")
+
+    await eventually(lambda: "could not be renewed" in caplog.text)
+    await elapse(0.3)  # a renewal of each lease
+    assert len(_leases_of(host)) == 4
 
 
 async def test_leases_that_are_deleted_while_they_are_processed_end_that_in_silence(

@@ -113,18 +113,6 @@ def heir(tmp_path: Path, host_of: HostFactory) -> Host:
 
 
 @pytest.mark.usefixtures("leases")
-async def test_the_documents_of_a_killed_host_are_delivered_by_another(
-    tmp_path: Path, data: ContainerProxy, start: Start, heir: Host, recorder: Recorder
-) -> None:
-    killed, _ = await start("hangs")
-    await data.create_item({"id": "1", "partitionKey": "a"})
-    await _written(tmp_path / "out.txt", "hangs 1")
-    killed.kill()
-    await heir.start()
-    await recorder.until(lambda: recorder.succeeded_ids() == ["1"])
-
-
-@pytest.mark.usefixtures("leases")
 @pytest.mark.parametrize(
     ("point", "lines", "inherited"),
     [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import aiohttp
@@ -30,52 +29,6 @@ async def _started(outbox: Outbox, **timings: Any) -> tuple[Host, Host]:
         await outbox.start(name=name, instance=name, **(timings or QUIET)) for name in ("owner", "thief")
     ]
     return owner, thief
-
-
-def _holding(release: asyncio.Event, app: str = "owner") -> Callable[[Delivery], Awaitable[None]]:
-    async def hold(delivery: Delivery) -> None:
-        if delivery.app == app:
-            await release.wait()
-
-    return hold
-
-
-async def _owner_of(outbox: Outbox, token: str) -> tuple[str, str]:
-    (lease,) = [lease for lease in await outbox.stored_leases() if lease["LeaseToken"] == token]
-    return lease["Owner"], lease["ContinuationToken"]
-
-
-async def test_a_lease_stolen_during_an_invocation_is_delivered_by_both_and_its_first_owner_checkpoints_nothing(
-    outbox: Outbox,
-) -> None:
-    release = asyncio.Event()
-    outbox.recorder.behaviour = _holding(release)
-    owner, thief = await _started(outbox)
-    await outbox.write("1")
-    await outbox.until_delivered()
-    (token,) = status_of(owner)["invoking"]
-
-    stolen = await thief.steal(token)
-
-    assert stolen == [{"function": "relay", "lease": token, "from": "owner-relay", "stolen": True}]
-    await outbox.until_succeeded("1", app="thief")
-    await outbox.write("2")
-    await outbox.until_succeeded("1", "2", app="thief")
-    await outbox.until_checkpointed()
-    await eventually(lambda: status_of(thief)["invoking"] == [])
-    assert status_of(owner)["invoking"] == [token]
-    before = await _owner_of(outbox, token)
-
-    release.set()
-
-    await outbox.until_succeeded("1", app="owner")
-    await eventually(lambda: token not in status_of(owner)["leases"])
-    assert before[0] == "thief-relay"
-    assert await _owner_of(outbox, token) == before
-    assert (status_of(owner)["documents_lost"], status_of(owner)["last_error"]) == (0, None)
-    await outbox.write("3")
-    await outbox.until_succeeded("1", "2", "3", app="thief")
-    assert outbox.recorder.succeeded_ids("owner") == ["1"]
 
 
 async def test_an_owner_that_fails_and_retries_goes_on_beside_the_thief(outbox: Outbox) -> None:
