@@ -202,7 +202,7 @@ def _taken(leases: list[Lease], host: str = "me") -> list[str]:
         pytest.param(_leases("me", "me", "other", "other"), [], id="an equal share is enough"),
         pytest.param(_leases("a", "b", "b", "b", "a", "b"), ["1"], id="stolen from the host with the most"),
         pytest.param(_leases("other", "other", "me"), [], id="a remainder stays with the other"),
-        pytest.param(_leases("me", "me", "other"), [], id="a remainder stays here"),
+        pytest.param(_leases("a", "a", "b", "b"), ["2"], id="of equal hosts from the last, if two are needed"),
         pytest.param(_leases("dead", "dead", age_s=61), ["0", "1"], id="expired leases are free"),
         pytest.param(_leases("alive", "alive", age_s=59), ["0"], id="not yet expired"),
         pytest.param([], [], id="no leases"),
