@@ -44,6 +44,18 @@ CLAIMS = [
         "Roles of [Service Bus]",
         f"{LEARN}/role-based-access-control/built-in-roles/integration",
     ),
+    (
+        "docs/operators.md",
+        "whole seconds",
+        "https://learn.microsoft.com/dotnet/api/microsoft.azure.documents.resource.timestamp",
+    ),
+    ("docs/writing-from-any-language.md", "is 207", "`TransactionalBatchResponse.cs`"),
+    ("docs/writing-from-any-language.md", "424", f"{LEARN}/cosmos-db/transactional-batch"),
+    (
+        "docs/consumers.md",
+        "without a pause",
+        f"{LEARN}/azure-functions/functions-bindings-service-bus-trigger#peeklock-behavior",
+    ),
     ("docs/writing-events.md", "256 KiB", QUOTAS),
     ("docs/writing-events.md", "With `ttl=`", f"{LEARN}/cosmos-db/time-to-live"),
     ("docs/writing-events.md", "100 operations", f"{LEARN}/cosmos-db/transactional-batch#limitations"),
