@@ -22,13 +22,13 @@ COPY requirements.lock ./
 RUN python -m pip install --no-cache-dir --disable-pip-version-check --root-user-action=ignore \
         --require-hashes --only-binary=:all: -r requirements.lock
 
-COPY changefeed/ changefeed/
+COPY outbox_relay/ outbox_relay/
 COPY relay/ relay/
-COPY packages/operator/src/relay_operator/ relay_operator/
+COPY packages/operator/src/outbox_relay/operator/ outbox_relay/operator/
 # relay.toml only if there is one: a COPY needs a file that exists.
 COPY requirements.lock relay.tom[l] ./
 # The user below cannot write here, so every start would compile the modules anew.
-RUN python -m compileall -q changefeed relay relay_operator
+RUN python -m compileall -q outbox_relay relay
 
 # A number, as Kubernetes cannot tell of a name whether it is root's (runAsNonRoot).
 USER 10001:10001

@@ -18,7 +18,7 @@ FILES = {"function_app.py": "function_app.py", "host.json": "host.json", "requir
 """Single files: name in the zip, and path in the repository."""
 OPTIONAL = ("relay.toml",)
 """Files that only some apps have."""
-FOLDERS = ("relay", "changefeed")
+FOLDERS = ("relay", "outbox_relay")
 _LEFT_OUT = {"LICENSE", "pyproject.toml"}
 
 

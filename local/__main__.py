@@ -6,8 +6,8 @@ import os
 import sys
 from collections.abc import Sequence
 
-from changefeed import shell
 from local.stack.environment import past_proxies
+from outbox_relay.changefeed import shell
 from relay import __version__
 
 
@@ -16,8 +16,9 @@ def _lacking(error: ModuleNotFoundError) -> str:
 
     Raises the error if it is one of the project's own.
     """
-    package = (error.name or "").partition(".")[0]
-    if package in ("local", "relay", "changefeed", "samples"):
+    # Of the distributions of `outbox_relay`, only `changefeed` is in the root of the repository.
+    package = ".".join((error.name or "").split(".")[: 2 if (error.name or "").startswith("outbox_relay") else 1])
+    if package in ("local", "relay", "outbox_relay.changefeed", "samples"):
         raise error
     return (
         f"local: the package {package!r} is missing from {sys.executable}. Run `make setup` and use "
@@ -26,7 +27,7 @@ def _lacking(error: ModuleNotFoundError) -> str:
 
 
 try:
-    from outbox_emulators import command_line
+    from outbox_relay.emulators import command_line
 except ModuleNotFoundError as error:
     print(_lacking(error), file=sys.stderr)
     sys.exit(2)

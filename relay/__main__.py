@@ -1,4 +1,4 @@
-"""`python -m relay`: the commands for operators, which are in the package `relay_operator`."""
+"""`python -m relay`: the commands for operators, which are in the package `outbox_relay.operator`."""
 
 from __future__ import annotations
 
@@ -13,25 +13,24 @@ if _BESIDE.is_dir():
     sys.path.append(str(_BESIDE))
 
 try:
-    from relay_operator.cli import shell
+    from outbox_relay.operator.cli import shell
 except ModuleNotFoundError as error:
-    if error.name != "relay_operator":
+    if error.name not in ("outbox_relay", "outbox_relay.operator"):
         raise
     print(
-        f"relay: the package 'relay_operator' is missing from {sys.executable}. Install outbox-relay-operator "
-        "with pip, or run this command in a clone of the repository, which has it in packages/operator.",
+        f"relay: the package 'outbox_relay.operator' is missing from {sys.executable}. Install "
+        "outbox-relay-operator with pip, or run this command in a clone of the repository, which has it in "
+        "packages/operator.",
         file=sys.stderr,
     )
     sys.exit(2)
 
 try:
-    from relay_operator.cli.main import main
+    from outbox_relay.operator.cli.main import main
 except ImportError as error:
     _old = sys.version_info < (3, 11)
     _missing = (error.name or "").partition(".")[0]
-    if not _old and (
-        not isinstance(error, ModuleNotFoundError) or _missing in ("relay", "relay_operator", "changefeed")
-    ):
+    if not _old and (not isinstance(error, ModuleNotFoundError) or _missing in ("relay", "outbox_relay")):
         raise
     _why = f"the package {_missing!r} is missing from {sys.executable}"
     _remedy = f"Run {shell.python()} -m pip install -r {quote(str(_ROOT / 'requirements.txt'))}"

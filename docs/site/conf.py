@@ -38,8 +38,8 @@ extensions = [
 
 # The pages that tests/support/pages.py names, and the reference.
 include_patterns = [
-    *("*.md", "*/README.md", "packages/*/README.md", "verification/*/README.md", "docs/*.md", "docs/**/*.md"),
-    *("local/*/README.md", "tests/*/README.md"),
+    *("*.md", "*/README.md", "packages/*/README.md", "outbox_relay/*/README.md", "verification/*/README.md"),
+    *("docs/*.md", "docs/**/*.md", "local/*/README.md", "tests/*/README.md"),
     *("packages/emulators/docs/*.md", "packages/emulators/docs/**/*.md"),
     "docs/site/reference/*.rst",
 ]
@@ -63,8 +63,7 @@ repository_url = os.environ.get("DOCS_REPOSITORY") or "/".join(
 reference_modules = list(MODULES)
 command_pages = ["docs/site/reference/commands"]
 reference_pages = [
-    f"docs/site/reference/{page}"
-    for page in ("outbox", "inbox", "changefeed", "outbox_emulators", "pytest_plugin")
+    f"docs/site/reference/{page}" for page in ("outbox", "inbox", "changefeed", "emulators", "pytest_plugin")
 ]
 
 # Docstrings quote code as Markdown does: a name of the reference becomes a link, anything else stays code.
@@ -75,9 +74,10 @@ nitpicky = True
 nitpick_ignore_regex = [
     ("py:obj", r"(.|\n)*"),
     ("py:class", r".*\.(E|E_co|T|T_co|ConnectionT|ResultT)"),
-    ("py:class", r"changefeed\.statements\.(Dialect|Statement|Result)|inbox\.stores\.port\.Turn"),
-    ("py:class", r"inbox\.stores\.sql\.dialects\.(Statement|Result)|inbox\.event_loop\.Stoppable"),
-    ("py:class", r"outbox_emulators\.servicebus\.(authorization\.AuthorizationRule|entity_types\.\w+)"),
+    ("py:class", r"outbox_relay\.changefeed\.statements\.(Dialect|Statement|Result)"),
+    ("py:class", r"outbox_relay\.inbox\.(stores\.port\.Turn|event_loop\.Stoppable)"),
+    ("py:class", r"outbox_relay\.inbox\.stores\.sql\.dialects\.(Statement|Result)"),
+    ("py:class", r"outbox_relay\.emulators\.servicebus\.(authorization\.AuthorizationRule|entity_types\.\w+)"),
 ]
 add_module_names = False
 autodoc_member_order = "bysource"
@@ -99,7 +99,7 @@ html_title = project
 html_static_path = ["static"]
 html_css_files = ["site.css"]
 html_search_scorer = str(ROOT / "docs/site/scorer.js")
-html_favicon = "../../packages/operator/src/relay_operator/console/static/icon.svg"
+html_favicon = "../../packages/operator/src/outbox_relay/operator/console/static/icon.svg"
 html_copy_source = False
 html_show_sphinx = False
 html_show_copyright = False

@@ -10,7 +10,10 @@ from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
-MODULES = ("outbox", "outbox.attrs", "outbox.pydantic", "inbox", "changefeed", "outbox_emulators.testing")
+MODULES = tuple(
+    f"outbox_relay.{name}"
+    for name in ("outbox", "outbox.attrs", "outbox.pydantic", "inbox", "changefeed", "emulators.testing")
+)
 
 
 def public_names(module: ModuleType) -> list[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 _PAGES = ("*.md", "*/README.md", "*/*/README.md", "docs/**/*", "packages/emulators/docs/**/*.md")
-_DOCSTRINGS = ("packages/*/src/**/*.py", "changefeed/**/*.py")
+_DOCSTRINGS = ("packages/*/src/**/*.py", "outbox_relay/changefeed/**/*.py")
 
 
 def sources(root: Path) -> Iterator[Path]:

@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 from local.azurite.faults import FaultyBlobs
 from local.azurite.server import Azurite, AzuriteFailed, connection_string
 from local.stack.parts import exit_code_of
-from outbox_emulators.process import announce, until_stopped
+from outbox_relay.emulators.process import announce, until_stopped
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

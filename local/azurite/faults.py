@@ -5,7 +5,8 @@
 {"kind": "silent-blobs", "applies": true, "for_ms": 5000}
 {"kind": "withhold-answer", "for_ms": 20000}
 
-They are injected at `/admin/faults`, as into the emulators (`outbox_emulators.faults`). Reads are not affected.
+They are injected at `/admin/faults`, as into the emulators (`outbox_relay.emulators.faults`).
+Reads are not affected.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from typing import Any
 from aiohttp import web
 
 from local.azurite.proxy import CODES, Passing, Proxy
-from outbox_emulators import faults
-from outbox_emulators.faults import InvalidFault
-from outbox_emulators.properties import Problems, Reader
+from outbox_relay.emulators import faults
+from outbox_relay.emulators.faults import InvalidFault
+from outbox_relay.emulators.properties import Problems, Reader
 
 
 class Kind(StrEnum):

@@ -25,8 +25,6 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from inbox import connect
-from inbox.event_loop import end_tasks
 from local.chaos import edge_cases, partitions, recordings, schedule
 from local.chaos.admin import AdminPorts, NotInjected
 from local.chaos.bystander import Bystander
@@ -48,6 +46,8 @@ from local.chaos.workload import Workload
 from local.stack.ahead import make_app
 from local.stack.environment import Source
 from local.stack.supervisor import Stack, StackOptions
+from outbox_relay.inbox import connect
+from outbox_relay.inbox.event_loop import end_tasks
 from relay.config.settings import FILE_VARIABLE
 from verification.journal import files
 from verification.journal.checker import Policy, Report, Wrong, check

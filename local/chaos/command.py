@@ -17,7 +17,7 @@ from local.chaos.streams import DESTINATIONS
 from local.stack.environment import Source
 from local.stack.parts import ROOT
 from local.stack.supervisor import PartFailed
-from outbox_emulators.process import Stopped, until_done
+from outbox_relay.emulators.process import Stopped, until_done
 from verification.journal.checker import Policy, Wrong
 
 # The members of the summary that must be 0.

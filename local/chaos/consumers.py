@@ -17,11 +17,11 @@ from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 from azure.servicebus.exceptions import OperationTimeoutError
 
-from inbox.event_loop import end_tasks
 from local.chaos.contents import Contents
 from local.chaos.edge_cases import CONSUMER_SETTLED_LATE, CONSUMER_SETTLED_REORDERED
 from local.chaos.history import Histories, Receipt
 from local.chaos.streams import SUBSCRIPTION, Destination
+from outbox_relay.inbox.event_loop import end_tasks
 
 _PREFETCH = 100
 _PAUSE_S = 0.1

@@ -25,8 +25,8 @@ from local.chaos.workload import Commit, write
 from local.stack.environment import DATABASE
 from local.stack.parts import Part
 from local.stack.supervisor import Stack
-from outbox_emulators.functions.edges import Edge as FunctionsEdge
-from outbox_emulators.functions.edges import read_journal
+from outbox_relay.emulators.functions.edges import Edge as FunctionsEdge
+from outbox_relay.emulators.functions.edges import read_journal
 
 _POLL_EVERY_S = 0.1
 _MET_WITHIN_S = 15.0

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 from local.chaos.admin import AdminPorts
 from local.stack.supervisor import Stack
-from outbox_emulators.cosmos.edges import Edge as CosmosEdge
-from outbox_emulators.functions.edges import Edge as FunctionsEdge
-from outbox_emulators.servicebus.edges import Edge as ServiceBusEdge
+from outbox_relay.emulators.cosmos.edges import Edge as CosmosEdge
+from outbox_relay.emulators.functions.edges import Edge as FunctionsEdge
+from outbox_relay.emulators.servicebus.edges import Edge as ServiceBusEdge
 
 # Edge cases that are counted by how often a fault was applied: the fault's kind, as the parts report it.
 _COUNTED_BY_FAULT = {

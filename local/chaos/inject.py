@@ -18,7 +18,7 @@ from local.chaos.sources import SourceSide
 from local.chaos.streams import Destination
 from local.stack.parts import Part
 from local.stack.supervisor import Stack
-from outbox_emulators.servicebus.edges import Oversized
+from outbox_relay.emulators.servicebus.edges import Oversized
 
 _RECEIVER_KINDS = ("cut-receiver", "expire-locks")
 # Faults that last a while from the first transfer they hit, and the broker's names for them.

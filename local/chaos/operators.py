@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from local.chaos.history import Aside, History
+from outbox_relay.operator.cli.main import parser, run
+from outbox_relay.operator.cli.terminal import Terminal
 from relay.core.remedy import set_aside_at_end
-from relay_operator.cli.main import parser, run
-from relay_operator.cli.terminal import Terminal
 from verification.journal.checker import Policy
 
 EventName = tuple[str, str]

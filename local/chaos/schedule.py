@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from outbox_emulators.servicebus.fault_plans import Ending, Step
+from outbox_relay.emulators.servicebus.fault_plans import Ending, Step
 
 # The weight with which each kind is drawn, by where the fault is injected.
 BROKER_KINDS = {

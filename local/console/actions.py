@@ -23,16 +23,16 @@ from local.sending.routed import Outbox
 from local.sending.writer import NotCommittedError
 from local.stack.parts import PartFailed
 from local.stack.supervisor import Stack
-from outbox import InvalidDocument
+from outbox_relay.operator.cli import quarantine
+from outbox_relay.operator.cli.main import run
+from outbox_relay.operator.cli.terminal import Terminal
+from outbox_relay.operator.console.application import PAGES
+from outbox_relay.operator.console.ports import Extension
+from outbox_relay.operator.examples import Unplaceable
+from outbox_relay.outbox import InvalidDocument
 from relay.config.settings import Settings
 from relay.config.streams import names_of
 from relay.core.events import Reason
-from relay_operator.cli import quarantine
-from relay_operator.cli.main import run
-from relay_operator.cli.terminal import Terminal
-from relay_operator.console.application import PAGES
-from relay_operator.console.ports import Extension
-from relay_operator.examples import Unplaceable
 
 OPERATIONS = {"release": quarantine.release, "discard": quarantine.discard}
 

@@ -13,9 +13,9 @@ from local.stack.environment import Source
 from local.stack.parts import Part
 from local.stack.supervisor import Stack
 from local.stack.upkeep import Ended
+from outbox_relay.operator.console.ports import Attempt
 from relay.backends.findings import Finding
 from relay.core.remedy import Remedy, Sentence
-from relay_operator.console.ports import Attempt
 
 _TIMEOUT_S = 2.0
 # A page that was withheld is read again every 13 seconds.
@@ -26,7 +26,7 @@ _NEWS_S = 60.0
 
 
 class StackHosts:
-    """See `relay_operator.console.ports.Hosts`. A host that was killed, or is starting, has no attempts."""
+    """See `outbox_relay.operator.console.ports.Hosts`. A host that was killed, or is starting, has no attempts."""
 
     def __init__(self, stack: Stack, function: str, wall: Callable[[], float] = time.time) -> None:
         """`function` is the name of the one that relays the stream."""

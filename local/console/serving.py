@@ -14,17 +14,17 @@ from local.console.hosts import StackHosts
 from local.console.topic import EmulatorTopic
 from local.stack.probe import Probe
 from local.stack.supervisor import Stack
+from outbox_relay.operator.backends.backend import open_backend
+from outbox_relay.operator.cli.console import application_of_views, check_of, stream_view
+from outbox_relay.operator.cli.shell import python
+from outbox_relay.operator.console.observer import Observer
+from outbox_relay.operator.console.overview import StreamView
+from outbox_relay.operator.console.pages import ConsoleSettings
+from outbox_relay.operator.console.ports import Sources
+from outbox_relay.operator.console.server import loopback, serving
+from outbox_relay.operator.console.servicebus import ServiceBusTopic
 from relay.config.settings import Settings
 from relay.core.remedy import Invocation
-from relay_operator.backends.backend import open_backend
-from relay_operator.cli.console import application_of_views, check_of, stream_view
-from relay_operator.cli.shell import python
-from relay_operator.console.observer import Observer
-from relay_operator.console.overview import StreamView
-from relay_operator.console.pages import ConsoleSettings
-from relay_operator.console.ports import Sources
-from relay_operator.console.server import loopback, serving
-from relay_operator.console.servicebus import ServiceBusTopic
 
 
 def topic_of(stack: Stack, stream: Settings) -> EmulatorTopic:

@@ -13,12 +13,12 @@ from urllib.parse import quote
 
 import aiohttp
 
+from outbox_relay.operator.console.content import content_of
+from outbox_relay.operator.console.model import Arrival, DeadLetterGroup, Delivery, MessageContent, Subscription
+from outbox_relay.operator.console.ports import Topic
+from outbox_relay.operator.console.truncation import REASON, optional
 from relay.backends.findings import Finding
 from relay.core.errors import ServiceError
-from relay_operator.console.content import content_of
-from relay_operator.console.model import Arrival, DeadLetterGroup, Delivery, MessageContent, Subscription
-from relay_operator.console.ports import Topic
-from relay_operator.console.truncation import REASON, optional
 
 _TIMEOUT_S = 5.0
 # Within this time, deliveries are not asked for again.
@@ -49,7 +49,7 @@ class WaitingMessage:
 
 
 class EmulatorTopic:
-    """See `relay_operator.console.ports.Topic`. Dead letters are peeked as in Azure."""
+    """See `outbox_relay.operator.console.ports.Topic`. Dead letters are peeked as in Azure."""
 
     def __init__(self, admin_url: str, of_azure: Topic, entity: str, *, is_queue: bool) -> None:
         """`entity` is its name. A queue is its own only subscription.

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from outbox_emulators.process import announce, announce_again, until_stopped
+from outbox_relay.emulators.process import announce, announce_again, until_stopped
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

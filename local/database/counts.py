@@ -7,8 +7,8 @@ from typing import Any
 
 import psycopg
 
-from changefeed.postgresql.dialect import PostgresDialect
 from local.stack.counts import Counted
+from outbox_relay.changefeed.postgresql.dialect import PostgresDialect
 from relay.backends.sql.catalog import tables_of
 from relay.config.settings import SqlFeed
 

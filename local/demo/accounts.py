@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from uuid import UUID
 
-from outbox import DomainEntity, DomainEvent
+from outbox_relay.outbox import DomainEntity, DomainEvent
 
 # Strings that a careless reader or writer of JSON changes.
 _TEXTS = (

@@ -10,14 +10,14 @@ from contextlib import asynccontextmanager
 from itertools import zip_longest
 from typing import Any
 
-import inbox
-from inbox.handling import Handler
 from local.demo.accounts import plan
 from local.demo.ledgers import Ledger, open_ledger
 from local.demo.load import Progress
 from local.demo.pace import Pace
 from local.demo.subscriber import Observer
 from local.demo.tally import Tally
+from outbox_relay import inbox
+from outbox_relay.inbox.handling import Handler
 
 
 class Bookings:

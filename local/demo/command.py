@@ -20,7 +20,6 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as ProgressBars
 
-from inbox.handling import Handler
 from local.chaos.admin import AdminPorts
 from local.demo.bookings import bookings
 from local.demo.clients import UnexpectedAnswer
@@ -36,11 +35,12 @@ from local.demo.tally import Tally
 from local.stack.environment import TOPIC, Source, write_env_file
 from local.stack.parts import ROOT, Part
 from local.stack.supervisor import PartFailed, Stack, StackOptions
-from outbox_emulators.command_line import positive
-from outbox_emulators.functions.edges import read_journal
-from outbox_emulators.process import Stopped, until_done
+from outbox_relay.emulators.command_line import positive
+from outbox_relay.emulators.functions.edges import read_journal
+from outbox_relay.emulators.process import Stopped, until_done
+from outbox_relay.inbox.handling import Handler
+from outbox_relay.operator.console.observer import Observer as ConsoleObserver
 from relay.config.settings import FILE_VARIABLE
-from relay_operator.console.observer import Observer as ConsoleObserver
 
 # With `--routes`.
 _ROUTES = ROOT / "samples" / "contacts" / "relay.toml"
@@ -148,7 +148,7 @@ def _logging_to(file: Path) -> Iterator[None]:
     terminal = [each for each in root.handlers if type(each) is logging.StreamHandler]
     root.handlers = [handler, *(each for each in root.handlers if each not in terminal)]
     # Each logs every request or message at INFO: thousands of lines.
-    noisy = [logging.getLogger(name) for name in ("httpx", "inbox", "samples.contacts.consumer")]
+    noisy = [logging.getLogger(name) for name in ("httpx", "outbox_relay.inbox", "samples.contacts.consumer")]
     levels = [logger.level for logger in noisy]
     for logger in noisy:
         logger.setLevel(logging.WARNING)

@@ -11,9 +11,9 @@ from pathlib import Path
 from local.console.serving import application_of, observer_of_stream, topic_of, view_of_stream
 from local.demo.tally import Tally
 from local.stack.supervisor import Stack
-from relay_operator.console.model import Snapshot
-from relay_operator.console.observer import Observer
-from relay_operator.console.server import serving
+from outbox_relay.operator.console.model import Snapshot
+from outbox_relay.operator.console.observer import Observer
+from outbox_relay.operator.console.server import serving
 
 # A host that takes leases over may need a while to store that everything is done.
 _WITHIN_S = 30.0

@@ -17,10 +17,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import inbox
-from inbox.handling import Handler
 from local.stack.parts import Part
-from outbox_emulators.process import announce, heed_signals, until_stopped
+from outbox_relay import inbox
+from outbox_relay.emulators.process import announce, heed_signals, until_stopped
+from outbox_relay.inbox.handling import Handler
 from relay.config.settings import SERVICEBUS
 
 SUBSCRIPTION = "all"

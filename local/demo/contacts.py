@@ -8,12 +8,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from inbox.handling import Handler
 from local.demo.clients import Clients
 from local.demo.scenarios import scenarios
 from local.demo.subscriber import Subscriber
 from local.demo.tally import Tally
 from local.stack.parts import Part
+from outbox_relay.inbox.handling import Handler
 from samples.contacts.consumer.kept import Kept, open_directory
 
 

@@ -11,9 +11,9 @@ from uuid import uuid4
 
 from azure.cosmos.aio import ContainerProxy
 
-from changefeed import shard_of
 from local.demo.accounts import Account, Commit
-from outbox import UnitOfWork
+from outbox_relay.changefeed import shard_of
+from outbox_relay.outbox import UnitOfWork
 from samples.contacts.settings import open_container
 
 _TABLE = """

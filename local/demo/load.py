@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from inbox.handling import Handler
 from local.demo.tally import Tally
+from outbox_relay.inbox.handling import Handler
 
 
 @dataclass(slots=True)

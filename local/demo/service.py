@@ -15,8 +15,8 @@ from fastapi import Request
 from fastapi.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from outbox_emulators.access import Access
-from outbox_emulators.process import announce, until_stopped
+from outbox_relay.emulators.access import Access
+from outbox_relay.emulators.process import announce, until_stopped
 from samples.contacts.api.application import create_app
 from samples.contacts.settings import SettingMissing
 from samples.contacts.stores import open_contacts

@@ -6,8 +6,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-import inbox
 from local.demo.tally import Received, Tally
+from outbox_relay import inbox
 from samples.contacts.consumer.kept import Kept
 
 

@@ -14,13 +14,13 @@ from local.sending.routed import Outbox, streams_of
 from local.sending.writer import Commit, NotCommittedError
 from local.stack.lock import add_option, option
 from local.stack.settings import READY, NoStackError, of_running
-from outbox import InvalidDocument
-from outbox_emulators.command_line import positive
-from outbox_emulators.shell import printable, python
+from outbox_relay.emulators.command_line import positive
+from outbox_relay.emulators.shell import printable, python
+from outbox_relay.operator.console.overview import path_of
+from outbox_relay.operator.examples import Unplaceable
+from outbox_relay.outbox import InvalidDocument
 from relay.config.settings import Settings
 from relay.core.errors import SettingsError
-from relay_operator.console.overview import path_of
-from relay_operator.examples import Unplaceable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -14,8 +14,8 @@ from azure.cosmos.exceptions import CosmosBatchOperationError, CosmosHttpRespons
 from local.sending.event import Event
 from local.sending.routed import Outbox
 from local.sending.writer import Commit, NotCommittedError
-from outbox.data_object import ID_RULE, can_be_id
-from outbox.session import keep_session_token
+from outbox_relay.outbox.data_object import ID_RULE, can_be_id
+from outbox_relay.outbox.session import keep_session_token
 from relay.backends.cosmos.feed import expression
 from relay.config.clients import cosmos_client
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from outbox.events import new_id, now
-from outbox.relayable import check_values
+from outbox_relay.outbox.events import new_id, now
+from outbox_relay.outbox.relayable import check_values
 
 EVENT_TYPE = "domainEvent"
 # Seconds after which Cosmos DB deletes it: ten days, as `outbox` writes it.

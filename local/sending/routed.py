@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from local.sending.event import Event, WordError
+from outbox_relay.operator.backends.backend import open_backend
+from outbox_relay.operator.examples import Example, Unplaceable, example, in_layout
 from relay.config.settings import Settings
 from relay.config.streams import APP, read_streams
 from relay.core.documents import SourceDocument
 from relay.routes.selection import Selection
-from relay_operator.backends.backend import open_backend
-from relay_operator.examples import Example, Unplaceable, example, in_layout
 
 STACK_APP = "LOCAL_STACK_APP"
 """The variable of a stack's env file that names the folder of its app, where relay.toml is."""

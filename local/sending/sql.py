@@ -9,13 +9,13 @@ from typing import Any
 
 import psycopg
 
-from changefeed import append_async, shard_of
 from local.sending.event import Event
 from local.sending.routed import Outbox
 from local.sending.writer import Commit, NotCommittedError, Writer
+from outbox_relay.changefeed import append_async, shard_of
+from outbox_relay.operator.backends.sql.canary import open_canary
 from relay.config.settings import SqlFeed
 from relay.core.errors import ServiceError, UsageError
-from relay_operator.backends.sql.canary import open_canary
 
 _TABLE = "outbox.domain_event"
 _CONNECT_TIMEOUT_S = 10

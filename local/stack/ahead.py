@@ -9,9 +9,9 @@ import shutil
 import sys
 from pathlib import Path
 
+from outbox_relay.operator.cli import shell
+from outbox_relay.operator.cli.main import main
 from relay.routes import rulebook
-from relay_operator.cli import shell
-from relay_operator.cli.main import main
 
 _APP = """\
 import importlib.util

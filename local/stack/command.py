@@ -21,8 +21,8 @@ from local.stack.ports import PortsInUseError
 from local.stack.readings import Readings
 from local.stack.supervisor import PartFailed, Stack, StackOptions
 from local.stack.upkeep import Ended
-from outbox_emulators.process import Stopped, until_done
-from outbox_emulators.shell import python
+from outbox_relay.emulators.process import Stopped, until_done
+from outbox_relay.emulators.shell import python
 from relay.config.clients import ADMIN_VARIABLE
 from relay.config.settings import SERVICEBUS
 

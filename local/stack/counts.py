@@ -12,8 +12,8 @@ import aiohttp
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from local.stack.supervisor import Stack
-from outbox_emulators.functions.feed import ChangeFeed
-from outbox_emulators.functions.leases import Lease
+from outbox_relay.emulators.functions.feed import ChangeFeed
+from outbox_relay.emulators.functions.leases import Lease
 from relay.config.settings import Settings
 
 # The marker document among the leases has no token.

@@ -17,7 +17,7 @@ from azure.cosmos import PartitionKey
 
 from local.stack.options import StackOptions
 from local.stack.parts import ENTITIES, PartFailed
-from outbox_emulators import jsonc
+from outbox_relay.emulators import jsonc
 from relay.config.clients import cosmos_client
 from relay.config.settings import SERVICEBUS, Settings
 from relay.config.streams import read_file

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from outbox_emulators.shell import python
+from outbox_relay.emulators.shell import python
 
 DEFAULT_ENV_FILE = Path(".local/stack.env")
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from local.stack.environment import past_proxies
-from outbox_emulators.process import AGAIN, READY
+from outbox_relay.emulators.process import AGAIN, READY
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 15.0
@@ -266,7 +266,7 @@ async def emulator(
     """
     command = (name, "--exit-with-stdin", *arguments)
     return await Part.start(
-        label or name, "outbox_emulators", *command, log=log, environment=environment, loses=loses
+        label or name, "outbox_relay.emulators", *command, log=log, environment=environment, loses=loses
     )
 
 

@@ -10,7 +10,7 @@ import aiohttp
 
 from local.stack import lock
 from local.stack.lock import option
-from outbox_emulators.shell import python
+from outbox_relay.emulators.shell import python
 
 _REQUEST_TIMEOUT_S = 5.0
 

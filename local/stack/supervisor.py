@@ -18,7 +18,7 @@ from local.stack.environment import Source, blob_settings, servicebus_settings
 from local.stack.options import StackOptions
 from local.stack.parts import Part, PartFailed, emulator
 from local.stack.upkeep import Upkeep
-from outbox_emulators.functions.status import UNABLE
+from outbox_relay.emulators.functions.status import UNABLE
 from relay.config.settings import FILE_VARIABLE, SERVICEBUS, Settings
 from relay.config.streams import APP, read_file, read_streams
 from relay.routes.file import FILE

@@ -11,7 +11,7 @@ import sys
 from contextlib import suppress
 
 from local.stack.parts import exit_code_of
-from outbox_emulators.process import announce, heed_signals, until_stopped
+from outbox_relay.emulators.process import announce, heed_signals, until_stopped
 
 _RELAY = ("-m", "relay", "run")
 

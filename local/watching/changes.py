@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from outbox_emulators.shell import as_json, printable
-from relay_operator.console.history import NO_START, started_at, took_s, written_moment
-from relay_operator.console.model import earliest
+from outbox_relay.emulators.shell import as_json, printable
+from outbox_relay.operator.console.history import NO_START, started_at, took_s, written_moment
+from outbox_relay.operator.console.model import earliest
 
 # Maximum number of events remembered. The stream has only the latest ones.
 _REMEMBERED = 10_000
@@ -96,7 +96,7 @@ class Change:
 
 
 class Changes:
-    """Finds what is new in the events of a stream, each as `relay_operator.console.model.Tracked` in JSON."""
+    """Finds new events of a stream, each as `outbox_relay.operator.console.model.Tracked` in JSON."""
 
     def __init__(self) -> None:
         self._seen: OrderedDict[str, set[tuple[str, str | None]]] = OrderedDict()

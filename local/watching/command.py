@@ -19,14 +19,14 @@ from local.sending.routed import streams_of
 from local.stack.lock import add_option, how_to_start
 from local.stack.settings import READY, NoStackError, of_running
 from local.watching.changes import ENDED, Change, Changes, staleness
-from outbox_emulators.command_line import positive
-from outbox_emulators.process import Stopped, until_done
-from outbox_emulators.shell import printable, python
+from outbox_relay.emulators.command_line import positive
+from outbox_relay.emulators.process import Stopped, until_done
+from outbox_relay.emulators.shell import printable, python
+from outbox_relay.operator.cli.routes_report import target_of
+from outbox_relay.operator.console.overview import path_of
 from relay.config.settings import Settings
 from relay.config.streams import stream_of
 from relay.core.errors import SettingsError, UsageError
-from relay_operator.cli.routes_report import target_of
-from relay_operator.console.overview import path_of
 
 _CONNECT_TIMEOUT_S = 10.0
 # The stream says something every ten seconds.

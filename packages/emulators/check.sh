@@ -14,19 +14,19 @@ pip=("$python" -m pip --quiet --disable-pip-version-check)
 
 echo "The Cosmos DB emulator alone" >&2
 "${pip[@]}" install "$WHEEL"
-"$directory/env/bin/outbox-emulators" cosmos --port 0 --exit-with-stdin < /dev/null
+"$directory/env/bin/outbox-relay-emulators" cosmos --port 0 --exit-with-stdin < /dev/null
 for extra in servicebus functions; do
-  if refusal=$("$directory/env/bin/outbox-emulators" "$extra" 2>&1); then
-    echo "outbox-emulators $extra starts without its extra" >&2
+  if refusal=$("$directory/env/bin/outbox-relay-emulators" "$extra" 2>&1); then
+    echo "outbox-relay-emulators $extra starts without its extra" >&2
     exit 1
   fi
-  grep --quiet "pip install 'outbox-emulators\[$extra\]'" <<< "$refusal"
+  grep --quiet "pip install 'outbox-relay-emulators\[$extra\]'" <<< "$refusal"
 done
 
 echo "All of them, and the README's examples" >&2
 "${pip[@]}" install --constraint "$CONSTRAINTS" "$WHEEL[all]" azure-servicebus pytest pytest-asyncio anyio pytest-timeout pytest-xdist
-"$directory/env/bin/outbox-emulators" servicebus --port 0 --admin-port 0 --topic orders/all --exit-with-stdin < /dev/null
-"$directory/env/bin/outbox-emulators" functions --help > /dev/null
+"$directory/env/bin/outbox-relay-emulators" servicebus --port 0 --admin-port 0 --topic orders/all --exit-with-stdin < /dev/null
+"$directory/env/bin/outbox-relay-emulators" functions --help > /dev/null
 # The tests without the project around them, on the package as installed.
 mkdir -p "$directory/project/packages/emulators"
 cp -r README.md tests "$directory/project/packages/emulators"

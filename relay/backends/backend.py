@@ -1,7 +1,7 @@
 """The backend of a stream: what the app needs of its source, whichever it is.
 
 `open_backends` is the only place of the relay that chooses between the sources. A further source is a package with
-a `Backend` of its own, and a line in `_BACKENDS`. `relay_operator.backends` adds what commands need.
+a `Backend` of its own, and a line in `_BACKENDS`. `outbox_relay.operator.backends` adds what commands need.
 """
 
 from __future__ import annotations

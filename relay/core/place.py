@@ -85,7 +85,7 @@ class RowPlace(NamedTuple):
     @property
     def place(self) -> Place:
         """This place with its position as text that sorts."""
-        from changefeed.ulid import to_text
+        from outbox_relay.changefeed.ulid import to_text
 
         return Place(ulid=to_text(self.ulid), shard=self.shard)
 
@@ -95,13 +95,13 @@ def ulid_time(text: str) -> int:
 
     Raises ValueError if it is none.
     """
-    from changefeed.ulid import milliseconds
+    from outbox_relay.changefeed.ulid import milliseconds
 
     return milliseconds(_ulid(text)) // 1000
 
 
 def _ulid(text: str) -> bytes:
     # An app with an outbox in Cosmos DB does without changefeed.
-    from changefeed.ulid import from_text
+    from outbox_relay.changefeed.ulid import from_text
 
     return from_text(text)

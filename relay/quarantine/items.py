@@ -3,7 +3,7 @@
 An item is a JSON object with an `id`, a `partitionKey` and a `type`. Its id is unique within its partition key.
 Ids and keys are compared character by character. The types are `RECORD_TYPE` and `PART_TYPE` in
 `relay/quarantine/record.py`, `PARKED_TYPE` and `ORDER_TYPE` in `relay/core/holds.py`, and `OUTCOME_TYPE` in
-`packages/operator/src/relay_operator/outcomes.py`.
+`packages/operator/src/outbox_relay/operator/outcomes.py`.
 
 Every store passes the contract suite in `tests/contracts/test_items.py`.
 """

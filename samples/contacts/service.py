@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Protocol, Self
 
-from outbox import CommitUncertain, Page, PreconditionFailed
+from outbox_relay.outbox import CommitUncertain, Page, PreconditionFailed
 from samples.contacts.domain import Contact
 
 _COMMIT_RETRIES = 2

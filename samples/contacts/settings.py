@@ -86,7 +86,7 @@ async def open_servicebus(environment: Mapping[str, str] = os.environ) -> AsyncG
     Raises:
         SettingMissing: SERVICEBUS is not set.
     """
-    import inbox
+    from outbox_relay import inbox
 
     connection = Connection.named("SERVICEBUS", "fullyQualifiedNamespace", environment)
     async with AsyncExitStack() as stack:

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 
-from outbox import UnitOfWork
+from outbox_relay.outbox import UnitOfWork
 from samples.contacts.service import Contacts
 from samples.contacts.settings import Connection, SettingMissing, open_container
 

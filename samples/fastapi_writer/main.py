@@ -13,7 +13,7 @@ from fastapi import Depends, FastAPI, HTTPException, Request
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, PositiveInt
 
-from outbox import DomainEntity, DomainEvent, OutboxError, UnitOfWork
+from outbox_relay.outbox import DomainEntity, DomainEvent, OutboxError, UnitOfWork
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 
-import inbox
+from outbox_relay import inbox
 
 SIGNS = {"OrderPlaced": 1, "OrderCancelled": -1}
 TABLE = "CREATE TABLE IF NOT EXISTS ordered (item TEXT PRIMARY KEY, quantity INTEGER NOT NULL)"

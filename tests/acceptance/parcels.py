@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from outbox import DomainEntity, DomainEvent
+from outbox_relay.outbox import DomainEntity, DomainEvent
 
 TTL_S = 900
 

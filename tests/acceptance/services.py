@@ -17,10 +17,10 @@ from azure.cosmos.exceptions import CosmosResourceNotFoundError
 from azure.servicebus import ServiceBusMessage, ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusSender
 
-from outbox import UnitOfWork
+from outbox_relay.operator.cli.smoke_receiver import open_session
+from outbox_relay.outbox import UnitOfWork
 from relay.config.clients import cosmos_client, servicebus_client
 from relay.config.settings import Settings
-from relay_operator.cli.smoke_receiver import open_session
 from tests.acceptance.parcels import TTL_S, Parcel, ParcelScanned
 from tests.support.waiting import look_again
 from tests.support.watchdog import WATCHDOG_S

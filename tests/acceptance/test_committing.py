@@ -11,7 +11,7 @@ import pytest
 from azure.core import MatchConditions
 from azure.cosmos.exceptions import CosmosAccessConditionFailedError, CosmosBatchOperationError
 
-from outbox import Conflict, PreconditionFailed
+from outbox_relay.outbox import Conflict, PreconditionFailed
 from tests.acceptance.parcels import TTL_S, Parcel, ParcelScanned
 from tests.acceptance.services import Services
 from tests.acceptance.target import needs

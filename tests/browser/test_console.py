@@ -10,8 +10,8 @@ from typing import Literal
 import pytest
 from playwright.async_api import expect
 
-from relay_operator.console.freshness import FIGURES, Part
-from relay_operator.console.model import Flow, Known, Partition, Problem, Stage, Timeline
+from outbox_relay.operator.console.freshness import FIGURES, Part
+from outbox_relay.operator.console.model import Flow, Known, Partition, Problem, Stage, Timeline
 from tests.support.console_page import ConsolePage
 from tests.support.console_view import NOON, TRACE, committed, delivered, tracked
 

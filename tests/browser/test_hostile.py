@@ -8,9 +8,7 @@ from dataclasses import replace
 import pytest
 from playwright.async_api import expect
 
-from relay.backends.findings import Finding, Level
-from relay.backends.outbox import Committed
-from relay_operator.console.model import (
+from outbox_relay.operator.console.model import (
     Arrival,
     DeadLetter,
     DeadLetterGroup,
@@ -25,6 +23,8 @@ from relay_operator.console.model import (
     Timeline,
     Tracked,
 )
+from relay.backends.findings import Finding, Level
+from relay.backends.outbox import Committed
 from tests.support.console_page import ConsolePage
 from tests.support.console_view import NOON, record
 

@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.async_api import Browser, expect
 
-from relay_operator.console.model import Partition, Timeline
-from relay_operator.console.server import serving
+from outbox_relay.operator.console.model import Partition, Timeline
+from outbox_relay.operator.console.server import serving
 from tests.support.console_page import Checker, ConsolePage, console_of
 from tests.support.console_view import InMemoryView, busy, committed, tracked
 

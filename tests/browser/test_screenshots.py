@@ -15,11 +15,11 @@ from typing import Literal
 import pytest
 from playwright.async_api import Browser, expect
 
-from relay_operator.console.application import application_of_streams
-from relay_operator.console.model import Problem, Snapshot, Stage, Timeline
-from relay_operator.console.overview import StreamView
-from relay_operator.console.server import loopback, serving
-from relay_operator.outcomes import Outcome
+from outbox_relay.operator.console.application import application_of_streams
+from outbox_relay.operator.console.model import Problem, Snapshot, Stage, Timeline
+from outbox_relay.operator.console.overview import StreamView
+from outbox_relay.operator.console.server import loopback, serving
+from outbox_relay.operator.outcomes import Outcome
 from tests.support.console_page import SHOWN, Checker, ConsolePage, console_page
 from tests.support.console_states import states
 from tests.support.console_view import NOON, InMemoryView, busy, committed, delivered, history, removed, tracked

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from playwright.async_api import Browser, expect
 
-from relay_operator.console.application import application_of_streams
-from relay_operator.console.overview import StreamView
-from relay_operator.console.server import loopback, serving
+from outbox_relay.operator.console.application import application_of_streams
+from outbox_relay.operator.console.overview import StreamView
+from outbox_relay.operator.console.server import loopback, serving
 from tests.browser.test_states import CONTRASTS, OVERFLOWING
 from tests.support.console_page import SHOWN, Checker, ConsolePage
 from tests.support.console_states import states

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any, Protocol
 
-from changefeed import AsyncSession, Session
+from outbox_relay.changefeed import AsyncSession, Session
 from tests.changefeed.history import Event
 
 TABLE = "app.event"

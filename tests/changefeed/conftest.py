@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-import changefeed
+from outbox_relay import changefeed
 from tests.changefeed.backends import Backend
 from tests.changefeed.journal import Journal
 from tests.changefeed.postgresql import PostgresBackend, set_up

@@ -8,8 +8,8 @@ from datetime import datetime
 import psycopg
 import pytest
 
-import changefeed
-from changefeed import Feed
+from outbox_relay import changefeed
+from outbox_relay.changefeed import Feed
 from tests.changefeed.numbered import Service, fill
 from tests.support.postgresql import PostgresServer
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from changefeed import Session
+from outbox_relay.changefeed import Session
 from tests.changefeed.backends import Backend
 from tests.changefeed.journal import Journal, Observer
 from tests.support.waiting import look_again_blocking

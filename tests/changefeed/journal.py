@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from changefeed import START
+from outbox_relay.changefeed import START
 from tests.changefeed.backends import Writer
 from tests.changefeed.history import Event, Fault, Observation, Seen, Transaction, faults
 

@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-import changefeed
+from outbox_relay import changefeed
 from tests.support.postgresql import PostgresServer
 from tests.support.waiting import look_again_blocking
 from tests.support.watchdog import WATCHDOG_S

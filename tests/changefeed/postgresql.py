@@ -11,9 +11,9 @@ from uuid import UUID
 
 import psycopg
 
-import changefeed
-from changefeed import AsyncSession, DatabaseError, Session
-from changefeed.statements import Statement
+from outbox_relay import changefeed
+from outbox_relay.changefeed import AsyncSession, DatabaseError, Session
+from outbox_relay.changefeed.statements import Statement
 from tests.changefeed.backends import TABLE
 from tests.changefeed.history import Event
 from tests.support.waiting import look_again_blocking

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from changefeed import Feed, Session
-from changefeed.feed import Page
+from outbox_relay.changefeed import Feed, Session
+from outbox_relay.changefeed.feed import Page
 from tests.changefeed.backends import TABLE
 from tests.changefeed.history import Event, Seen
 from tests.changefeed.journal import Observer, Read

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-import changefeed
-from changefeed import (
+from outbox_relay import changefeed
+from outbox_relay.changefeed import (
     START,
     ArgumentError,
     AsyncConsumer,
@@ -23,8 +23,8 @@ from changefeed import (
     FeedBusyError,
     SetupError,
 )
-from changefeed.install import migrations
-from changefeed.statements import Statement
+from outbox_relay.changefeed.install import migrations
+from outbox_relay.changefeed.statements import Statement
 from tests.changefeed.backends import TABLE, Backend
 from tests.changefeed.history import Seen
 from tests.changefeed.journal import Journal, Observer, Read

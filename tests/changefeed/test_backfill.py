@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-import changefeed
-from changefeed import ArgumentError, BackfillPlan, Feed, ulid
-from changefeed.statements import Statement
+from outbox_relay import changefeed
+from outbox_relay.changefeed import ArgumentError, BackfillPlan, Feed, ulid
+from outbox_relay.changefeed.statements import Statement
 from tests.changefeed.numbered import Service, service, until
 
 __all__ = ["service"]

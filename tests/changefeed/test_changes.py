@@ -11,8 +11,8 @@ from typing import Any
 import psycopg
 import pytest
 
-import changefeed
-from changefeed import Change, numbered
+from outbox_relay import changefeed
+from outbox_relay.changefeed import Change, numbered
 from tests.changefeed.numbered import FEED, START, Service, append, service, until
 from tests.changefeed.test_sweeping import Loop
 from tests.support.waiting import look_again_blocking

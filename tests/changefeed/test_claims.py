@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-import changefeed
-from changefeed import (
+from outbox_relay import changefeed
+from outbox_relay.changefeed import (
     START,
     Claim,
     ClaimLostError,
@@ -22,7 +22,7 @@ from changefeed import (
     SetupError,
     Stored,
 )
-from changefeed.statements import Result, Statement
+from outbox_relay.changefeed.statements import Result, Statement
 from tests.changefeed.backends import TABLE, Backend
 from tests.changefeed.postgresql import PostgresBackend
 from tests.support.watchdog import WATCHDOG_S

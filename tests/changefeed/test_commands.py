@@ -1,4 +1,4 @@
-"""`python -m changefeed`: what it prints, its exit codes, that it never shows the URL, and the status of feeds."""
+"""`python -m outbox_relay.changefeed`: its output and exit codes, no URL in either, and the status of feeds."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-import changefeed
-from changefeed import Feed, Status, ulid
-from changefeed.cli import main
-from changefeed.numbered.status import ChangeShardStatus, SweepGroupStatus
-from changefeed.shell import python
-from changefeed.status import ConsumerStatus, FeedStatus, ShardStatus
+from outbox_relay import changefeed
+from outbox_relay.changefeed import Feed, Status, ulid
+from outbox_relay.changefeed.cli import main
+from outbox_relay.changefeed.numbered.status import ChangeShardStatus, SweepGroupStatus
+from outbox_relay.changefeed.shell import python
+from outbox_relay.changefeed.status import ConsumerStatus, FeedStatus, ShardStatus
 from tests.changefeed.fed import TABLE, Shop, shop
 from tests.changefeed.numbered import START, until
 from tests.support.watchdog import WATCHDOG_S
@@ -30,7 +30,7 @@ __all__ = ["shop"]
 def start(url: str, *arguments: str) -> subprocess.Popen[str]:
     """Start a command as a process, with the URL in its environment."""
     return subprocess.Popen(
-        [sys.executable, "-m", "changefeed", *arguments],
+        [sys.executable, "-m", "outbox_relay.changefeed", *arguments],
         env={**os.environ, "CHANGEFEED_URL": url},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -152,7 +152,7 @@ def test_status_is_for_people_and_programs(shop: Shop) -> None:
     lines = output.splitlines()
     assert lines[1].endswith(
         "nobody has decided how long positions are kept, so all are "
-        f"({python()} -m changefeed keep schema.Table 30d)"
+        f"({python()} -m outbox_relay.changefeed keep schema.Table 30d)"
     )
     assert lines[2].startswith("  shard 0: 1 in the outbox, the oldest ")
     assert f"last position {ulid.to_text(cursor)} of 2" in lines[2]
@@ -239,7 +239,7 @@ def test_nor_is_one_of_sql_server() -> None:
 
 
 def test_nor_is_one_that_was_passed_in_the_wrong_place() -> None:
-    code, _, errors = run("x", "read", TABLE, "postgresql://user:s3cret@host/x")
+    code, _, errors = run("zz", "read", TABLE, "postgresql://user:s3cret@host/x")
 
     assert code == 2
     assert "s3cret" not in errors

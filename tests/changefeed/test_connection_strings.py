@@ -11,9 +11,9 @@ from threading import Thread
 
 import pytest
 
-import changefeed
-from changefeed import SetupError
-from changefeed.statements import Statement
+from outbox_relay import changefeed
+from outbox_relay.changefeed import SetupError
+from outbox_relay.changefeed.statements import Statement
 from tests.support.pooler import dropping_options
 
 _PASSWORDS = [

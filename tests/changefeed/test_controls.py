@@ -9,8 +9,8 @@ from uuid import UUID
 
 import pytest
 
-from changefeed import START, Session
-from changefeed.statements import Statement
+from outbox_relay.changefeed import START, Session
+from outbox_relay.changefeed.statements import Statement
 from tests.changefeed.history import Seen, kinds
 from tests.changefeed.interleavings import (
     commit_during_a_read,

@@ -1,4 +1,4 @@
-"""The wheel of sql-changefeed, usable without the repository, and the examples of its README."""
+"""The wheel of outbox-relay-changefeed, usable without the repository, and the examples of its README."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-import changefeed
+from outbox_relay import changefeed
 from tests.support.pages import SHELL, blocks
 from tests.support.watchdog import WATCHDOG_S
 from tests.support.wheels import Wheel, build
@@ -25,12 +25,12 @@ _README = _PACKAGE / "README.md"
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Wheel:
-    return build("changefeed", tmp_path_factory.mktemp("wheel"))
+    return build("outbox_relay/changefeed", tmp_path_factory.mktemp("wheel"))
 
 
 _COMMAND = (
     "import runpy, sys; sys.path.insert(0, sys.argv.pop(1)); "
-    "runpy.run_module('changefeed', run_name='__main__', alter_sys=True)"
+    "runpy.run_module('outbox_relay.changefeed', run_name='__main__', alter_sys=True)"
 )
 
 
@@ -51,21 +51,22 @@ def alone(installed: Wheel, program: str, given: str = "", **environment: str) -
 
 
 def test_the_wheel_has_every_module_and_migration(installed: Wheel) -> None:
-    shipped = {path for path in installed.site.glob("changefeed/**/*") if path.is_file() and path.suffix != ".pyc"}
+    modules = installed.site / "outbox_relay"
+    shipped = {path for path in modules.rglob("*") if path.is_file() and path.suffix != ".pyc"}
 
     expected = [path for pattern in ("*.py", "*.sql", "py.typed") for path in _PACKAGE.rglob(pattern)]
-    assert shipped == {installed.site / "changefeed" / path.relative_to(_PACKAGE) for path in expected}
-    show = "from changefeed.install import migrations; print(len(migrations('postgresql')))"
+    assert shipped == {modules / "changefeed" / path.relative_to(_PACKAGE) for path in expected}
+    show = "from outbox_relay.changefeed.install import migrations; print(len(migrations('postgresql')))"
     migrations = (_PACKAGE / "postgresql" / "migrations").glob("*.sql")
     assert int(alone(installed, show)) == len(list(migrations))
 
 
 def test_the_installed_command_is_the_module_and_names_itself(installed: Wheel) -> None:
-    done = installed.script("sql-changefeed", "--help")
+    done = installed.script("outbox-relay-changefeed", "--help")
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("usage: sql-changefeed [-h] [--version] COMMAND ...\n")
-    assert "`sql-changefeed COMMAND --help`" in done.stdout
+    assert done.stdout.startswith("usage: outbox-relay-changefeed [-h] [--version] COMMAND ...\n")
+    assert "`outbox-relay-changefeed COMMAND --help`" in done.stdout
 
 
 # The examples of changefeed's README, run in their order in one database
@@ -108,7 +109,7 @@ def steps() -> Iterator[list[str]]:
         elif block.language == SHELL and "test_the_examples_run" in block.comment:
             for line in block.text.splitlines():
                 program, option, module, *arguments = shlex.split(line)
-                assert (program, option, module) == ("python", "-m", "changefeed")
+                assert (program, option, module) == ("python", "-m", "outbox_relay.changefeed")
                 yield [SHELL, *arguments]
 
 
@@ -117,7 +118,7 @@ def test_the_examples_run_in_the_order_of_the_page(installed: Wheel, postgres_da
 
     found = json.loads(output)
     said = found["said"].splitlines()
-    assert found["used"] == str(installed.site / "changefeed" / "__init__.py")
+    assert found["used"] == str(installed.site / "outbox_relay" / "changefeed" / "__init__.py")
     assert [line.split("'version': ")[1][0] for line in said if "order-1" in line] == ["1", "2"]
     assert said[-1] == "False"
     assert found["changes"] == [found["last"][-1]]

@@ -8,10 +8,19 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg
 import pytest
 
-import changefeed
-from changefeed import START, ArgumentError, Consumer, CursorPrunedError, DatabaseError, Feed, Session, SetupError
-from changefeed.install import migrations
-from changefeed.statements import Statement, run
+from outbox_relay import changefeed
+from outbox_relay.changefeed import (
+    START,
+    ArgumentError,
+    Consumer,
+    CursorPrunedError,
+    DatabaseError,
+    Feed,
+    Session,
+    SetupError,
+)
+from outbox_relay.changefeed.install import migrations
+from outbox_relay.changefeed.statements import Statement, run
 from tests.changefeed.backends import TABLE, Backend
 from tests.changefeed.journal import Journal
 from tests.changefeed.postgresql import PostgresBackend
@@ -90,9 +99,9 @@ def test_an_installer_that_has_failed_leaves_nothing_behind(empty: Session) -> N
 
 
 def test_what_a_feed_needs_first_is_named(empty: Session) -> None:
-    with pytest.raises(SetupError, match="python -m changefeed install"):
+    with pytest.raises(SetupError, match=r"python -m outbox_relay\.changefeed install"):
         changefeed.setup_feed(empty, "app.event")
-    with pytest.raises(SetupError, match="python -m changefeed install"):
+    with pytest.raises(SetupError, match=r"python -m outbox_relay\.changefeed install"):
         changefeed.drop_feed(empty, "app.event")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from changefeed import DatabaseError
+from outbox_relay.changefeed import DatabaseError
 from tests.changefeed.backends import Backend
 from tests.changefeed.interleavings import (
     commit_during_a_read,

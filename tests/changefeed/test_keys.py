@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-import changefeed
-from changefeed import START, ArgumentError, Entry, Feed
-from changefeed.statements import Statement, run
-from changefeed.tables import Tables
-from changefeed.ulid import time_of
+from outbox_relay import changefeed
+from outbox_relay.changefeed import START, ArgumentError, Entry, Feed
+from outbox_relay.changefeed.statements import Statement, run
+from outbox_relay.changefeed.tables import Tables
+from outbox_relay.changefeed.ulid import time_of
 from tests.changefeed.backends import TABLE, Backend
 from tests.changefeed.fed import TABLE as FED
 from tests.changefeed.fed import Shop, shop

@@ -9,9 +9,9 @@ from itertools import pairwise
 
 import pytest
 
-from changefeed import START, CursorError, DatabaseError, Feed, FeedBusyError
-from changefeed.statements import Statement
-from changefeed.ulid import from_text, milliseconds, time_of, to_text
+from outbox_relay.changefeed import START, CursorError, DatabaseError, Feed, FeedBusyError
+from outbox_relay.changefeed.statements import Statement
+from outbox_relay.changefeed.ulid import from_text, milliseconds, time_of, to_text
 from tests.changefeed.backends import TABLE, Backend
 from tests.changefeed.interleavings import until_blocked
 from tests.changefeed.journal import Journal

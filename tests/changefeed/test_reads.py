@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-import changefeed
-from changefeed import (
+from outbox_relay import changefeed
+from outbox_relay.changefeed import (
     MAX_PAGE_SIZE,
     START,
     ArgumentError,
@@ -18,7 +18,7 @@ from changefeed import (
     IsolationError,
     SetupError,
 )
-from changefeed.statements import Statement
+from outbox_relay.changefeed.statements import Statement
 from tests.changefeed.backends import TABLE, Backend
 from tests.changefeed.fed import TABLE as FED
 from tests.changefeed.fed import Shop, shop

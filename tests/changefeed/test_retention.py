@@ -7,8 +7,8 @@ from uuid import UUID
 
 import pytest
 
-import changefeed
-from changefeed import (
+from outbox_relay import changefeed
+from outbox_relay.changefeed import (
     START,
     ArgumentError,
     BackfillPlan,
@@ -20,7 +20,7 @@ from changefeed import (
     Session,
     ulid,
 )
-from changefeed.statements import Statement
+from outbox_relay.changefeed.statements import Statement
 from tests.changefeed.fed import TABLE, Shop, shop
 
 __all__ = ["shop"]

@@ -10,10 +10,10 @@ import psycopg
 import pytest
 from psycopg import sql
 
-import changefeed
-from changefeed import START, ArgumentError, Consumer, DatabaseError, Feed, Session
-from changefeed.statements import Statement
-from changefeed.ulid import time_of
+from outbox_relay import changefeed
+from outbox_relay.changefeed import START, ArgumentError, Consumer, DatabaseError, Feed, Session
+from outbox_relay.changefeed.statements import Statement
+from outbox_relay.changefeed.ulid import time_of
 from tests.changefeed.backends import TABLE
 from tests.changefeed.journal import Journal
 from tests.changefeed.postgresql import PostgresBackend, set_up

@@ -8,12 +8,12 @@ import psycopg
 import pytest
 from sqlfluff.core import Linter
 
-from changefeed import statements
-from changefeed.install import migrations
-from changefeed.postgresql.dialect import PostgresDialect
-from changefeed.script import in_full, missing_migrations
-from changefeed.sqlserver.dialect import SqlServerDialect, batches
-from changefeed.statements import Dialect, Result, Session, Statement
+from outbox_relay.changefeed import statements
+from outbox_relay.changefeed.install import migrations
+from outbox_relay.changefeed.postgresql.dialect import PostgresDialect
+from outbox_relay.changefeed.script import in_full, missing_migrations
+from outbox_relay.changefeed.sqlserver.dialect import SqlServerDialect, batches
+from outbox_relay.changefeed.statements import Dialect, Result, Session, Statement
 from tests.changefeed.test_commands import answer, run
 
 TABLE = "shop.o'Event"

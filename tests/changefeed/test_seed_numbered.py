@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg
 
-import changefeed
+from outbox_relay import changefeed
 from tests.changefeed.numbered import START, until
 
 _MY_EVENT_FEED = 37

@@ -10,8 +10,8 @@ import psycopg
 import pytest
 from psycopg import errors
 
-import changefeed
-from changefeed import BackfillPlan, ulid
+from outbox_relay import changefeed
+from outbox_relay.changefeed import BackfillPlan, ulid
 
 _TABLE = "myservice.MyEvent"
 _MY_TABLE = """

@@ -5,10 +5,10 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-import changefeed
-from changefeed import START, BackfillPlan, Feed
-from changefeed.install import migrations
-from changefeed.statements import Statement, run
+from outbox_relay import changefeed
+from outbox_relay.changefeed import START, BackfillPlan, Feed
+from outbox_relay.changefeed.install import migrations
+from outbox_relay.changefeed.statements import Statement, run
 from tests.changefeed.fed import TABLE, Shop, shop
 from tests.changefeed.numbered import FEED
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-import changefeed
-from changefeed import START
+from outbox_relay import changefeed
+from outbox_relay.changefeed import START
 from tests.changefeed.fed import TABLE
 from tests.support.postgresql import PostgresServer
 

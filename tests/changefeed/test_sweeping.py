@@ -10,8 +10,8 @@ import psycopg
 import pytest
 from psycopg import errors
 
-import changefeed
-from changefeed.statements import Statement
+from outbox_relay import changefeed
+from outbox_relay.changefeed.statements import Statement
 from tests.changefeed.numbered import FEED, START, Service, append, service, until
 
 __all__ = ["service"]

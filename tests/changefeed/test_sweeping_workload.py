@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pytest
 
-import changefeed
+from outbox_relay import changefeed
 from tests.changefeed.numbered import FEED, Service, append, service, until
 from tests.support.waiting import elapse_blocking
 

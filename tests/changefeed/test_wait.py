@@ -11,9 +11,9 @@ from typing import Any
 import psycopg
 import pytest
 
-import changefeed
-from changefeed import START, Feed, Session
-from changefeed.statements import Dialect, Result, Statement
+from outbox_relay import changefeed
+from outbox_relay.changefeed import START, Feed, Session
+from outbox_relay.changefeed.statements import Dialect, Result, Statement
 from tests.changefeed.backends import TABLE, Backend
 from tests.changefeed.fed import TABLE as FED
 from tests.changefeed.fed import Shop, shop
@@ -250,7 +250,7 @@ def test_a_reader_without_notifications_looks_often_while_events_come(
     changefeed.drop_feed(postgresql.owner, TABLE)
     changefeed.setup_feed(postgresql.owner, TABLE)
     session = Timed(postgresql.session())
-    monkeypatch.setattr("changefeed.feed.time", session)
+    monkeypatch.setattr("outbox_relay.changefeed.feed.time", session)
     feed, cursor = Feed(session, TABLE), START
     journal.write(postgresql.writer(), 0, "a")
     assert feed.wait(0, cursor, WATCHDOG_S)

@@ -15,8 +15,8 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 from sqlfluff.core import Linter
 
-import changefeed
-from changefeed import ArgumentError, append, append_change, writing
+from outbox_relay import changefeed
+from outbox_relay.changefeed import ArgumentError, append, append_change, writing
 from tests.changefeed.numbered import FEED, Service, service
 from tests.support.watchdog import WATCHDOG_S
 

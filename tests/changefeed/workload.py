@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
-from changefeed import DatabaseError, Session
+from outbox_relay.changefeed import DatabaseError, Session
 from tests.changefeed.backends import Backend
 from tests.changefeed.interleavings import NewObserver
 from tests.changefeed.journal import Journal, Observer

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from changefeed import (
+from outbox_relay.changefeed import (
     START,
     ArgumentError,
     AsyncConsumer,
@@ -21,7 +21,7 @@ from changefeed import (
     FeedBusyError,
     Page,
 )
-from changefeed.ulid import milliseconds
+from outbox_relay.changefeed.ulid import milliseconds
 from tests.support.feed_databases import FeedDatabase, Writer, on_each
 from tests.support.sql_outbox import TABLE
 from tests.support.waiting import elapse

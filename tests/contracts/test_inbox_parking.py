@@ -17,11 +17,11 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy.ext.asyncio import async_sessionmaker
 
-import inbox
-from inbox.parking import Cause, ClaimLost, Kept, NotReleased, ParkedMessage, Parking, encode
-from inbox.stores.opening import StoreNotOpened, opened
-from inbox.stores.sql.dialects import Postgres, Sqlite
-from inbox.stores.sql.schema import migrations
+from outbox_relay import inbox
+from outbox_relay.inbox.parking import Cause, ClaimLost, Kept, NotReleased, ParkedMessage, Parking, encode
+from outbox_relay.inbox.stores.opening import StoreNotOpened, opened
+from outbox_relay.inbox.stores.sql.dialects import Postgres, Sqlite
+from outbox_relay.inbox.stores.sql.schema import migrations
 from tests.support.closing import CloseLater
 from tests.support.inbox_stores import cosmos_container, engine_of, pool_of
 from tests.support.postgresql import PostgresServer

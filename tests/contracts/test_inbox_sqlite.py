@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-import inbox
-from inbox.stores import sqlite as sqlite_stores
-from inbox.stores.sql import recording
-from inbox.stores.sql import store as sql_stores
+from outbox_relay import inbox
+from outbox_relay.inbox.stores import sqlite as sqlite_stores
+from outbox_relay.inbox.stores.sql import recording
+from outbox_relay.inbox.stores.sql import store as sql_stores
 from tests.support.closing import CloseLater
 from tests.support.inbox_stores import InSqlite, engine_of, gap, handle, message
 from tests.support.waiting import elapse
@@ -295,7 +295,8 @@ async def test_a_migration_that_fails_leaves_everything_as_it_was(tmp_path: Path
 
 
 _OPENING = """
-import sys, inbox
+import sys
+from outbox_relay import inbox
 print("ready", flush=True)
 sys.stdin.readline()
 inbox.SqliteStore(inbox.SqliteConnection(sys.argv[1]))

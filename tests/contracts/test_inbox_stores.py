@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import inbox
+from outbox_relay import inbox
 from tests.support import inbox_stores
 from tests.support.inbox_stores import Harness, InMemory, InSqlite, gap, handle, message
 from tests.support.waiting import elapse

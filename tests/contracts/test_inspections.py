@@ -15,13 +15,13 @@ from azure.core.exceptions import ResourceNotFoundError
 from azure.servicebus.exceptions import ServiceBusAuthenticationError
 from azure.servicebus.management import TopicProperties
 
-from outbox_emulators.servicebus.entities import Entities
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.servicebus.entities import Entities
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
+from outbox_relay.operator.cli.servicebus_checks import ServiceBusFacts, read_servicebus
 from relay.backends.findings import Gap, Why
 from relay.config.clients import ManagementAddress
 from relay.config.settings import Settings
 from relay.core.times import parse_duration
-from relay_operator.cli.servicebus_checks import ServiceBusFacts, read_servicebus
 from tests.unit.relay.commands import ENVIRONMENT, token_error
 from tests.unit.relay.deployments import Namespace, serve_namespace
 

@@ -14,20 +14,20 @@ from typing import Any
 import pytest
 from azure.cosmos.aio import CosmosClient
 
-from changefeed import START as START_OF_FEED
-from changefeed import AsyncConsumer, AsyncFeed
-from changefeed.statements import AsyncSession, Statement
 from local.stack.environment import CONTAINERS, container_argument
-from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
-from outbox_emulators.cosmos.server import CosmosServer
-from outbox_emulators.testing import ManualClock
+from outbox_relay.changefeed import START as START_OF_FEED
+from outbox_relay.changefeed import AsyncConsumer, AsyncFeed
+from outbox_relay.changefeed.statements import AsyncSession, Statement
+from outbox_relay.emulators.cosmos.provisioning import ContainerSpec, provision
+from outbox_relay.emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.testing import ManualClock
+from outbox_relay.operator.backends.cosmos.reader import CosmosOutbox
+from outbox_relay.operator.backends.sql.reader import SqlOutbox
 from relay.backends.outbox import Committed, NextPage, Outbox, Range
 from relay.config.settings import CONSUMER, Settings, SqlFeed
 from relay.core.documents import SourceDocument
 from relay.core.errors import ServiceError
 from relay.core.events import Event, Reason, Rejected
-from relay_operator.backends.cosmos.reader import CosmosOutbox
-from relay_operator.backends.sql.reader import SqlOutbox
 from tests.support import sql_outbox
 from tests.support.in_memory_outbox import InMemoryOutbox
 from tests.support.leases import TriggerLeases

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from outbox_emulators.servicebus.entities import Entities
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.servicebus.entities import Entities
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
 from relay.config.settings import OnPoison, Settings
 from relay.core.errors import ConfigurationError, SendError
 from relay.core.events import Event, Reason, Rejected, by_partition_key

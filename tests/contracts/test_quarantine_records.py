@@ -6,12 +6,12 @@ import json
 
 import pytest
 
+from outbox_relay.operator.cli.quarantine_admin import Ordered, QuarantineAdmin
+from outbox_relay.operator.outcomes import Outcome, Removal
 from relay.core import holds
 from relay.core.documents import StoredDocument
 from relay.core.place import Place
 from relay.quarantine.items import Create, Filter, Items, RecordSummary, Touch
-from relay_operator.cli.quarantine_admin import Ordered, QuarantineAdmin
-from relay_operator.outcomes import Outcome, Removal
 from tests.support.in_memory_outbox import InMemoryOutbox
 from tests.support.outbox import event
 from tests.support.stores import record

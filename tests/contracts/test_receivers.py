@@ -14,10 +14,10 @@ from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.exceptions import ServiceBusError, SessionLockLostError
 
-from outbox_emulators.servicebus.entities import Entities
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.servicebus.entities import Entities
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
+from outbox_relay.operator.cli.servicebus_checks import names_missing_entity
 from relay.servicebus.refusals import amqp_condition
-from relay_operator.cli.servicebus_checks import names_missing_entity
 from tests.support.broker import inject
 from tests.support.watchdog import WATCHDOG_S
 from tests.unit.relay.receivers import Message, Receiver, Subscription, refusals

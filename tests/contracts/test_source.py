@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from azure.cosmos.aio import CosmosClient
 
-from changefeed import START, AsyncConsumer, AsyncFeed, Page
-from changefeed.statements import AsyncSession, Statement
 from local.stack.environment import CONTAINERS, container_argument
-from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
-from outbox_emulators.cosmos.server import CosmosServer
+from outbox_relay.changefeed import START, AsyncConsumer, AsyncFeed, Page
+from outbox_relay.changefeed.statements import AsyncSession, Statement
+from outbox_relay.emulators.cosmos.provisioning import ContainerSpec, provision
+from outbox_relay.emulators.cosmos.server import CosmosServer
 from relay.backends.cosmos.containers import Containers
 from relay.backends.cosmos.source import CosmosSource
 from relay.backends.sql.database import Database

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from outbox_emulators.servicebus import codec
-from outbox_emulators.servicebus.message import Message, Property
-from outbox_emulators.servicebus.sections import DATA, sections
+from outbox_relay.emulators.servicebus import codec
+from outbox_relay.emulators.servicebus.message import Message, Property
+from outbox_relay.emulators.servicebus.sections import DATA, sections
 from relay.core.documents import SourceDocument
 from relay.core.events import Reason, Rejected
 from relay.core.results import Outcome

@@ -20,10 +20,10 @@ from azure.servicebus.exceptions import (
     ServiceBusError,
 )
 
-from outbox_emulators.servicebus.errors import ServiceBusError as Refusal
-from outbox_emulators.servicebus.message import Message
-from outbox_emulators.servicebus.parsing import parse
-from outbox_emulators.servicebus.sections import split_batch
+from outbox_relay.emulators.servicebus.errors import ServiceBusError as Refusal
+from outbox_relay.emulators.servicebus.message import Message
+from outbox_relay.emulators.servicebus.parsing import parse
+from outbox_relay.emulators.servicebus.sections import split_batch
 from relay.backends.cosmos.containers import Containers
 from relay.backends.cosmos.source import CosmosSource
 from relay.core.events import Event, EventName, Rejected

@@ -10,18 +10,18 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outbox_emulators.cosmos import hybridrow, jsontext
-from outbox_emulators.cosmos.errors import CosmosError
-from outbox_emulators.cosmos.query.evaluation import Scope, compile_expression
-from outbox_emulators.cosmos.query.parsing import parse_query
-from outbox_emulators.servicebus import codec
-from outbox_emulators.servicebus.administration import atom
-from outbox_emulators.servicebus.administration.errors import ApiError
-from outbox_emulators.servicebus.errors import ServiceBusError
-from outbox_emulators.servicebus.frames import DeliveryTracker, FrameReader, encode_frame
-from outbox_emulators.servicebus.parsing import parse
-from outbox_emulators.servicebus.sasl import HEADER, Sasl
-from outbox_emulators.servicebus.sql import EvaluationError, SqlError, parse_action, parse_filter
+from outbox_relay.emulators.cosmos import hybridrow, jsontext
+from outbox_relay.emulators.cosmos.errors import CosmosError
+from outbox_relay.emulators.cosmos.query.evaluation import Scope, compile_expression
+from outbox_relay.emulators.cosmos.query.parsing import parse_query
+from outbox_relay.emulators.servicebus import codec
+from outbox_relay.emulators.servicebus.administration import atom
+from outbox_relay.emulators.servicebus.administration.errors import ApiError
+from outbox_relay.emulators.servicebus.errors import ServiceBusError
+from outbox_relay.emulators.servicebus.frames import DeliveryTracker, FrameReader, encode_frame
+from outbox_relay.emulators.servicebus.parsing import parse
+from outbox_relay.emulators.servicebus.sasl import HEADER, Sasl
+from outbox_relay.emulators.servicebus.sql import EvaluationError, SqlError, parse_action, parse_filter
 from tests.fuzz.budget import DOCUMENTS, tried, trying
 
 EXAMPLES = DOCUMENTS // 20

@@ -13,7 +13,7 @@ from azure.cosmos.exceptions import CosmosBatchOperationError, CosmosHttpRespons
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from outbox_emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.cosmos.server import CosmosServer
 from tests.fuzz.budget import DOCUMENTS, tried, trying
 from tests.fuzz.oracle import as_text
 

@@ -15,11 +15,11 @@ from hypothesis import given
 
 from local.stack.environment import DATABASE, TOPIC
 from local.stack.parts import ROOT
-from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
-from outbox_emulators.cosmos.server import CosmosServer
-from outbox_emulators.servicebus.entities import Entities
-from outbox_emulators.servicebus.message import Message
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.cosmos.provisioning import ContainerSpec, provision
+from outbox_relay.emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.servicebus.entities import Entities
+from outbox_relay.emulators.servicebus.message import Message
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
 from relay.backends.cosmos.containers import Containers
 from relay.backends.cosmos.quarantine import CosmosItems
 from relay.backends.cosmos.source import ChangeBatch

@@ -18,9 +18,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from outbox_emulators.servicebus import codec
-from outbox_emulators.servicebus.parsing import parse
-from outbox_emulators.servicebus.sections import split_batch
+from outbox_relay.emulators.servicebus import codec
+from outbox_relay.emulators.servicebus.parsing import parse
+from outbox_relay.emulators.servicebus.sections import split_batch
 from relay.core.errors import DefectError
 from relay.core.events import Event
 from relay.core.evidence import AcceptedLedger

@@ -15,8 +15,8 @@ from azure.servicebus.aio import ServiceBusClient, _servicebus_receiver_async, _
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from outbox_emulators.servicebus.entities import Entities
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.servicebus.entities import Entities
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
 from tests.fuzz.budget import DOCUMENTS, tried, trying
 from tests.support.watchdog import WATCHDOG_S
 

@@ -15,10 +15,10 @@ from urllib.parse import urlsplit
 import pytest
 import yaml  # type: ignore[import-untyped]
 
-from outbox_emulators.command_line import Parser
-from outbox_emulators.cosmos import command as cosmos
-from outbox_emulators.cosmos.server import CosmosServer
-from outbox_emulators.servicebus import command as servicebus
+from outbox_relay.emulators.command_line import Parser
+from outbox_relay.emulators.cosmos import command as cosmos
+from outbox_relay.emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.servicebus import command as servicebus
 from tests.infra.project import ROOT
 from tests.infra.test_container import ignored, versioned
 from tests.support.watchdog import WATCHDOG_S
@@ -51,7 +51,7 @@ def health_check() -> list[str]:
 
 
 def parsed(words: list[str]) -> argparse.Namespace:
-    """The arguments of a container, parsed as `outbox-emulators` does."""
+    """The arguments of a container, parsed as `outbox-relay-emulators` does."""
     parser = Parser()
     COMMANDS[words[0]].add_arguments(parser)
     return parser.parse_args(words[1:])
@@ -82,7 +82,7 @@ def test_what_is_copied_exists_and_is_all_that_is_sent_to_the_builder() -> None:
     assert sorted(copied) == ["LICENSE", "README.md", "pyproject.toml", "requirements.lock", "src"]
     assert all((FOLDER / source).exists() for source in copied)
     assert {path.partition("/")[0] for path in sent} == set(copied)
-    assert "src/outbox_emulators/__main__.py" in sent
+    assert "src/outbox_relay/emulators/__main__.py" in sent
 
 
 def test_the_files_that_the_build_of_the_package_needs_are_copied() -> None:

@@ -13,13 +13,13 @@ from azure.identity import ManagedIdentityCredential
 from azure.monitor.opentelemetry.exporter._connection_string_parser import ConnectionStringParser
 from azure.monitor.opentelemetry.exporter.export._base import _get_authentication_credential
 
-from changefeed import AsyncConsumer, DatabaseError, connect_async
-from changefeed.statements import Statement
+from outbox_relay.changefeed import AsyncConsumer, DatabaseError, connect_async
+from outbox_relay.changefeed.statements import Statement
+from outbox_relay.operator.cli.main import parser
+from outbox_relay.operator.cli.probes import serving_probes
 from relay.backends.sql.database import needs_token
 from relay.config.settings import Settings
 from relay.core.health import Health
-from relay_operator.cli.main import parser
-from relay_operator.cli.probes import serving_probes
 from tests.infra.checks.settings import known_settings
 from tests.infra.project import ROOT
 from tests.support.outbox import event

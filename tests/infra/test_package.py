@@ -21,7 +21,7 @@ from relay.routes.file import FILE
 from tests.infra.project import ROOT, SITES, Project
 from tests.support.watchdog import WATCHDOG_S
 
-DEPLOYED = {"function_app.py", "host.json", "requirements.txt", "relay", "changefeed"}
+DEPLOYED = {"function_app.py", "host.json", "requirements.txt", "relay", "outbox_relay"}
 UNVERSIONED = (
     ".azure",
     ".local",
@@ -137,8 +137,9 @@ def git(folder: Path, *arguments: str) -> str:
 
 
 IMPORT = """
-import changefeed, function_app
-from changefeed.install import migrations
+import function_app
+from outbox_relay import changefeed
+from outbox_relay.changefeed.install import migrations
 assert migrations("postgresql") and migrations("sqlserver")
 print(changefeed.__file__, function_app.__file__, sep="\\n")
 """
@@ -189,7 +190,7 @@ def test_what_is_uploaded_says_where_the_operators_commands_are(uploaded: Path) 
     )
 
     assert (ended.returncode, ended.stdout) == (2, "")
-    assert "'relay_operator' is missing" in ended.stderr
+    assert "'outbox_relay.operator' is missing" in ended.stderr
     assert "Install outbox-relay-operator" in ended.stderr
 
 
@@ -217,7 +218,12 @@ def packed(archive: Path) -> dict[str, bytes]:
 def test_the_same_files_give_the_same_bytes(tmp_path: Path) -> None:
     for name in ("first", "second"):
         root = tmp_path / name
-        for path in (*package.FILES.values(), "relay/a.py", "relay/__pycache__/a.pyc", "changefeed/README.md"):
+        for path in (
+            *package.FILES.values(),
+            "relay/a.py",
+            "relay/__pycache__/a.pyc",
+            "outbox_relay/changefeed/README.md",
+        ):
             (root / path).parent.mkdir(parents=True, exist_ok=True)
             (root / path).write_text(path, encoding="utf-8")
         (root / FILE).write_text("unrouted = 'ignore'", encoding="utf-8")

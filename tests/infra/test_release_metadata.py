@@ -30,7 +30,7 @@ ENVIRONMENT = {
     "GITHUB_REF_NAME": TAG,
 }
 distributions = pytest.mark.parametrize(
-    "folder", ["changefeed", "packages/emulators", "packages/inbox", "packages/outbox"]
+    "folder", ["outbox_relay/changefeed", "packages/emulators", "packages/inbox", "packages/outbox"]
 )
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import local.__main__
-import relay_operator.cli.main
+import outbox_relay.operator.cli.main
 from docs.site.__main__ import FOLDER
 from local.make_venv import included, read_groups
 from relay.config.settings import Settings
@@ -162,7 +162,7 @@ def test_every_folder_of_tests_that_is_run_exists(workflow: Any) -> None:
             assert list((ROOT / folder).glob("test_*.py")), folder
 
 
-PROGRAMS = {"local": local.__main__.main, "relay": relay_operator.cli.main.main}
+PROGRAMS = {"local": local.__main__.main, "relay": outbox_relay.operator.cli.main.main}
 
 
 def test_every_command_of_the_project_exists_with_its_options(
@@ -222,9 +222,9 @@ def test_suggested_commands_are_tried_in_every_shell_that_they_are_made_for() ->
 COMPONENTS = {
     "app": "relay/__init__.py",
     "outbox": "packages/outbox/pyproject.toml",
-    "inbox": "packages/inbox/src/inbox/version.py",
-    "emulators": "packages/emulators/src/outbox_emulators/__init__.py",
-    "changefeed": "changefeed/version.py",
+    "inbox": "packages/inbox/src/outbox_relay/inbox/version.py",
+    "emulators": "packages/emulators/src/outbox_relay/emulators/__init__.py",
+    "changefeed": "outbox_relay/changefeed/version.py",
     "operator": "relay/__init__.py",
 }
 
@@ -285,7 +285,7 @@ def test_what_is_published_is_what_the_rehearsal_built() -> None:
     ]
     assert {each.name for each in LIBRARIES} | {APP} == {*COMPONENTS}
     packages = [each.parent.relative_to(ROOT) for each in ROOT.glob("packages/*/pyproject.toml")]
-    assert {each.folder for each in LIBRARIES} == {"changefeed", *map(str, packages)}
+    assert {each.folder for each in LIBRARIES} == {"outbox_relay/changefeed", *map(str, packages)}
 
 
 def test_the_real_compiler_builds_every_template_and_shows_what_would_change(tmp_path: Path) -> None:

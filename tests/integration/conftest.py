@@ -10,11 +10,11 @@ import pytest
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from local.stack.environment import CONTAINERS, DATABASE, container_argument
-from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
-from outbox_emulators.cosmos.server import CosmosServer
-from outbox_emulators.servicebus.entities import Entities
-from outbox_emulators.servicebus.server import ServiceBusServer
-from outbox_emulators.testing import FaultClient
+from outbox_relay.emulators.cosmos.provisioning import ContainerSpec, provision
+from outbox_relay.emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.servicebus.entities import Entities
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.testing import FaultClient
 from packages.emulators.tests.servicebus.support import spare_idle_waits
 from relay.backends.cosmos.backend import CosmosBackend, CosmosRelay
 from relay.config.settings import Settings

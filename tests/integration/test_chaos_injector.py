@@ -18,7 +18,7 @@ from azure.servicebus.exceptions import ServiceBusError
 from local.chaos import inject
 from local.chaos.admin import AdminPorts
 from local.chaos.streams import DESTINATIONS
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
 from tests.support.watchdog import WATCHDOG_S
 
 KIND, EDGE = "reject-then-detach", "rejection-then-detach"

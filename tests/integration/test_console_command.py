@@ -16,8 +16,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from relay_operator.cli.shell import python
-from relay_operator.cli.terminal import ExitCode
+from outbox_relay.operator.cli.shell import python
+from outbox_relay.operator.cli.terminal import ExitCode
 from tests.infra.project import ROOT
 from tests.support.operators import relay_command
 from tests.support.watchdog import WATCHDOG_S
@@ -74,7 +74,7 @@ async def ended(process: asyncio.subprocess.Process) -> tuple[str, str]:
 
 async def test_it_names_the_requirements_that_are_missing() -> None:
     start = (
-        "import sys; sys.modules['jinja2'] = None; from relay_operator.cli.main import main; "
+        "import sys; sys.modules['jinja2'] = None; from outbox_relay.operator.cli.main import main; "
         "sys.exit(main(['console']))"
     )
     process = await asyncio.create_subprocess_exec(

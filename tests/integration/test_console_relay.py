@@ -12,13 +12,13 @@ import pytest
 from azure.cosmos.aio import CosmosClient
 
 from local.stack.environment import CONTAINERS, container_argument
-from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
-from outbox_emulators.cosmos.server import CosmosServer
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.cosmos.provisioning import ContainerSpec, provision
+from outbox_relay.emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
+from outbox_relay.operator.backends.backend import open_backend
+from outbox_relay.operator.console.model import Stage
+from outbox_relay.operator.console.observer import Observer, observer_of
 from relay.config.settings import Settings
-from relay_operator.backends.backend import open_backend
-from relay_operator.console.model import Stage
-from relay_operator.console.observer import Observer, observer_of
 from tests.integration.conftest import RelayMaker
 from tests.support.broker import topic_counts
 from tests.support.leases import TriggerLeases

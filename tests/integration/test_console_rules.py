@@ -11,20 +11,20 @@ from pathlib import Path
 
 from azure.cosmos.aio import CosmosClient
 
-from changefeed import connect_async
-from changefeed.ulid import at as ulid_at
 from local.stack.environment import CONTAINERS, DATABASE, container_argument
-from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
-from outbox_emulators.cosmos.server import CosmosServer
-from outbox_emulators.testing import ManualClock
+from outbox_relay.changefeed import connect_async
+from outbox_relay.changefeed.ulid import at as ulid_at
+from outbox_relay.emulators.cosmos.provisioning import ContainerSpec, provision
+from outbox_relay.emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.testing import ManualClock
+from outbox_relay.operator.backends.backend import open_backend
+from outbox_relay.operator.backends.sql.install import install, install_rules
+from outbox_relay.operator.console.observer import Observer
+from outbox_relay.operator.console.ports import Sources
 from relay.backends.sql.rows import position_time
 from relay.config.settings import Settings
 from relay.config.streams import read_streams
 from relay.routes.generations import Timeline
-from relay_operator.backends.backend import open_backend
-from relay_operator.backends.sql.install import install, install_rules
-from relay_operator.console.observer import Observer
-from relay_operator.console.ports import Sources
 from tests.support.console import InMemoryTopic
 from tests.support.leases import TriggerLeases
 from tests.support.operators import relay_command

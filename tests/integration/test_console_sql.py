@@ -8,9 +8,15 @@ from uuid import UUID
 
 import pytest
 
-from changefeed import AsyncConsumer, AsyncFeed, setup_feed_async
-from changefeed.statements import AsyncSession, Statement, run_async
-from changefeed.tables import Tables
+from outbox_relay.changefeed import AsyncConsumer, AsyncFeed, setup_feed_async
+from outbox_relay.changefeed.statements import AsyncSession, Statement, run_async
+from outbox_relay.changefeed.tables import Tables
+from outbox_relay.operator.backends.sql.backlog import scan
+from outbox_relay.operator.backends.sql.check import check
+from outbox_relay.operator.backends.sql.reader import SqlOutbox
+from outbox_relay.operator.console.model import Stage
+from outbox_relay.operator.console.observer import Observer
+from outbox_relay.operator.console.ports import Sources
 from relay.backends.findings import Level
 from relay.backends.sql.database import Database
 from relay.backends.sql.quarantine import SqlItems
@@ -18,12 +24,6 @@ from relay.config.settings import CONSUMER
 from relay.core.errors import ServiceError
 from relay.core.events import Event
 from relay.routes.selection import BY_DEFAULT
-from relay_operator.backends.sql.backlog import scan
-from relay_operator.backends.sql.check import check
-from relay_operator.backends.sql.reader import SqlOutbox
-from relay_operator.console.model import Stage
-from relay_operator.console.observer import Observer
-from relay_operator.console.ports import Sources
 from tests.support import sql_outbox
 from tests.support.console import InMemoryTopic
 from tests.support.outbox import event

@@ -12,13 +12,13 @@ from azure.servicebus.aio import ServiceBusClient
 from proton import char
 
 from local.console.topic import EmulatorTopic
-from outbox_emulators.servicebus.entities import Entities
-from outbox_emulators.servicebus.entity_types import DAY_MS
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.servicebus.entities import Entities
+from outbox_relay.emulators.servicebus.entity_types import DAY_MS
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
+from outbox_relay.operator.console.model import Arrival
+from outbox_relay.operator.console.servicebus import PEEKED, ServiceBusTopic
 from relay.config.settings import Settings
 from relay.core.errors import ServiceError
-from relay_operator.console.model import Arrival
-from relay_operator.console.servicebus import PEEKED, ServiceBusTopic
 from tests.support.broker import TurnableClock
 from tests.support.dead_letters import Topic, event
 from tests.support.watchdog import WATCHDOG_S

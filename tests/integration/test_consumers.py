@@ -16,10 +16,10 @@ import psycopg
 import pytest
 import yaml  # type: ignore[import-untyped]
 
-import inbox
-from inbox.session import CLOSE_S
-from outbox_emulators.servicebus.entities import Entities
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay import inbox
+from outbox_relay.emulators.servicebus.entities import Entities
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
+from outbox_relay.inbox.session import CLOSE_S
 from tests.integration.conftest import ROOT
 from tests.integration.test_receiving_documentation import event, lent
 from tests.support.broker import admin

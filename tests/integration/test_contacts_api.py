@@ -14,9 +14,9 @@ import pytest
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from local.stack.environment import DATABASE
-from outbox import UnitOfWork
-from outbox_emulators.cosmos.server import CosmosServer
-from outbox_emulators.testing import FaultClient
+from outbox_relay.emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.testing import FaultClient
+from outbox_relay.outbox import UnitOfWork
 from samples.contacts.api import create_app
 from samples.contacts.domain import InvalidContact
 from samples.contacts.service import Contacts

@@ -20,9 +20,9 @@ from azure.servicebus import (
 )
 from azure.servicebus.aio import ServiceBusClient
 
-import inbox
-from inbox.event_loop import end_tasks
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay import inbox
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
+from outbox_relay.inbox.event_loop import end_tasks
 from samples.contacts.consumer.directory import Directory
 from samples.contacts.consumer.handler import handle
 from samples.contacts.consumer.receiving import handle_message

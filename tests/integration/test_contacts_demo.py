@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-import inbox
 from local.demo import command
+from outbox_relay import inbox
 from samples.contacts.consumer import kept
 from samples.contacts.consumer.directory import Directory
 from samples.contacts.consumer.receiving import handle_message

@@ -20,8 +20,8 @@ from hypothesis import HealthCheck, settings
 from schemathesis.config import SchemathesisConfig
 
 from local.stack.environment import CONTAINERS, container_argument
-from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
-from outbox_emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.cosmos.provisioning import ContainerSpec, provision
+from outbox_relay.emulators.cosmos.server import CosmosServer
 from samples.contacts.api import create_app
 from samples.contacts.stores import open_contacts
 from tests.integration.conftest import ROOT

@@ -16,9 +16,9 @@ from psycopg.rows import dict_row
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-import inbox
-from changefeed import AsyncFeed, connect_async
-from outbox import Unavailable
+from outbox_relay import inbox
+from outbox_relay.changefeed import AsyncFeed, connect_async
+from outbox_relay.outbox import Unavailable
 from samples.contacts.api import create_app
 from samples.contacts.consumer.kept import open_directory
 from samples.contacts.sql import unit_of_work

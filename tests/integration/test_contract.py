@@ -11,8 +11,8 @@ import pytest
 from azure.cosmos.aio import ContainerProxy
 from opentelemetry import trace
 
-from outbox import UnitOfWork
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
+from outbox_relay.outbox import UnitOfWork
 from samples.contacts.domain import Company, Contact, Name
 from samples.contacts.service import Contacts
 from tests.integration.conftest import BOTH_SENDERS, RelayMaker

@@ -10,9 +10,9 @@ from pathlib import Path
 import orjson
 import pytest
 
-from outbox_emulators.cosmos.server import CosmosServer
-from outbox_emulators.servicebus.entities import Entities
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.servicebus.entities import Entities
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
 from relay.core.errors import RetryableError
 from relay.servicebus import encoding, messages
 from relay.servicebus.messages import Message

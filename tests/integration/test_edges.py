@@ -9,8 +9,8 @@ from typing import Any
 import orjson
 from azure.cosmos.aio import ContainerProxy
 
-from outbox_emulators.functions.documents import to_text
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.functions.documents import to_text
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
 from tests.integration.conftest import BOTH_SENDERS, RelayMaker
 from tests.support.outbox import event
 from tests.support.subscriber import body, received

@@ -11,10 +11,10 @@ import pytest
 from azure.cosmos.aio import CosmosClient
 
 from local.stack.environment import DATABASE
-from outbox_emulators.cosmos.server import CosmosServer
-from outbox_emulators.functions.edges import Edges
-from outbox_emulators.servicebus.entities import Entities
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.functions.edges import Edges
+from outbox_relay.emulators.servicebus.entities import Entities
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
 from relay.core.errors import LeaseError, PublishError
 from tests.integration.conftest import BOTH_SENDERS, RelayMaker
 from tests.support.broker import TurnableClock

@@ -12,9 +12,9 @@ import orjson
 import pytest
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from changefeed import connect_async
 from local.stack.environment import DATABASE, Source
 from local.stack.supervisor import Stack, StackOptions
+from outbox_relay.changefeed import connect_async
 from tests.support.operators import relay_command
 from tests.support.outbox import event
 from tests.support.sql_outbox import SqlOutbox

@@ -14,10 +14,10 @@ from azure.cosmos import PartitionKey
 from azure.cosmos.aio import CosmosClient
 from azure.cosmos.exceptions import CosmosBatchOperationError
 
-import inbox
-from inbox.parking import Cause, Claim, ParkedMessage
-from outbox_emulators.cosmos.server import CosmosServer
-from outbox_emulators.testing import FaultClient
+from outbox_relay import inbox
+from outbox_relay.emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.testing import FaultClient
+from outbox_relay.inbox.parking import Cause, Claim, ParkedMessage
 from tests.support.inbox_stores import InCosmos, cosmos_container, gap, handle, message
 from tests.support.watchdog import WATCHDOG_S
 

@@ -20,9 +20,9 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import StaticPool
 
-import inbox
-from inbox.stores.sql.dialects import Postgres
-from inbox.stores.sql.schema import migrations
+from outbox_relay import inbox
+from outbox_relay.inbox.stores.sql.dialects import Postgres
+from outbox_relay.inbox.stores.sql.schema import migrations
 from tests.support.inbox_stores import Harness, InPostgres, InSqlAlchemy, gap, handle, message, pool_of
 from tests.support.pages import ROOT
 from tests.support.postgresql import PostgresServer

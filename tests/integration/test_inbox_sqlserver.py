@@ -15,11 +15,11 @@ import mssql_python
 import psycopg
 import pytest
 
-import inbox
-from inbox.errors import OutsideBlock
-from inbox.stores.sql.dialects import Postgres, SqlServer
-from inbox.stores.sql.recording import Recording
-from inbox.stores.sqlserver import SqlServerConnection
+from outbox_relay import inbox
+from outbox_relay.inbox.errors import OutsideBlock
+from outbox_relay.inbox.stores.sql.dialects import Postgres, SqlServer
+from outbox_relay.inbox.stores.sql.recording import Recording
+from outbox_relay.inbox.stores.sqlserver import SqlServerConnection
 from tests.support.inbox_stores import message
 from tests.support.waiting import look_again
 from tests.support.watchdog import WATCHDOG_S

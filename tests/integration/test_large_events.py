@@ -16,7 +16,7 @@ import pytest
 from azure.cosmos.aio import ContainerProxy
 from azure.servicebus import ServiceBusReceivedMessage
 
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
 from packages.emulators.tests.languages.checks import FOLDER, skip_without
 from relay.config.settings import Settings
 from relay.core.errors import PublishError

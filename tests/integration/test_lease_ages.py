@@ -15,10 +15,10 @@ import pytest
 from azure.cosmos.aio import CosmosClient
 
 from local.stack.environment import CONTAINERS, DATABASE, container_argument
-from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
-from outbox_emulators.cosmos.server import CosmosServer
-from outbox_emulators.functions.host import Host
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.cosmos.provisioning import ContainerSpec, provision
+from outbox_relay.emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.functions.host import Host
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
 from relay.backends.cosmos.ages import LeaseWatch
 from relay.config.settings import Settings
 from relay.telemetry.gauges import LeaseAges

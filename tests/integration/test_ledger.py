@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from outbox_emulators.servicebus.entities import Entities
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.servicebus.entities import Entities
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
 from relay.backends.cosmos.backend import CosmosRelay
 from relay.backends.cosmos.containers import Containers
 from relay.backends.cosmos.quarantine import CosmosItems

@@ -15,12 +15,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from changefeed import AsyncConsumer, AsyncFeed
-from changefeed.statements import Statement
 from local.database import server
 from local.database.counts import SqlCounts
 from local.stack.parts import Part, PartFailed
-from relay_operator.backends.sql.install import install
+from outbox_relay.changefeed import AsyncConsumer, AsyncFeed
+from outbox_relay.changefeed.statements import Statement
+from outbox_relay.operator.backends.sql.install import install
 from tests.support.outbox import events
 from tests.support.sql_outbox import TABLE, SqlOutbox, provisioned, sql_settings
 from tests.support.watchdog import WATCHDOG_S

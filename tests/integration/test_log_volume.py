@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
 from relay.config.clients import HANDLERS
 from relay.core.errors import PublishError
 from relay.servicebus.key_sender import KeySender
@@ -51,7 +51,7 @@ FAILURES: dict[str, Failing] = {
 
 def heard(caplog: pytest.LogCaptureFixture) -> str:
     """Records that leave the relay's process with the worker's levels. In Azure the broker is another process."""
-    records = (record for record in caplog.records if not record.name.startswith("outbox_emulators"))
+    records = (record for record in caplog.records if not record.name.startswith("outbox_relay.emulators"))
     return "\n".join(caplog.handler.format(record) for record in records)
 
 

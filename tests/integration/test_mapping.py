@@ -10,9 +10,12 @@ import pytest
 from azure.cosmos.aio import CosmosClient
 
 from local.stack.environment import DATABASE
-from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
-from outbox_emulators.cosmos.server import CosmosServer
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.cosmos.provisioning import ContainerSpec, provision
+from outbox_relay.emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
+from outbox_relay.operator.backends.backend import open_backend
+from outbox_relay.operator.backends.cosmos.reader import CosmosOutbox
+from outbox_relay.operator.backends.sql.reader import SqlOutbox
 from relay.backends.canary import is_canary
 from relay.backends.cosmos.backend import CosmosBackend
 from relay.backends.outbox import Range
@@ -20,9 +23,6 @@ from relay.config.settings import Settings
 from relay.config.streams import read_streams
 from relay.core.events import Reason, Rejected
 from relay.quarantine.quarantine import StoredQuarantine
-from relay_operator.backends.backend import open_backend
-from relay_operator.backends.cosmos.reader import CosmosOutbox
-from relay_operator.backends.sql.reader import SqlOutbox
 from tests.integration.conftest import BOTH_SENDERS
 from tests.integration.test_operators_smoke import Running
 from tests.support.broker import topic_counts

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from local.database.server import POSTGRES
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
 from tests.support.pages import ROOT, section
 from tests.support.subscriber import body, received
 from tests.support.waiting import look_again

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from azure.cosmos.aio import ContainerProxy
 
-from outbox_emulators.cosmos.server import CosmosServer
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
 from relay import __version__
 from tests.support.pages import ROOT, SHELL, blocks
 from tests.support.watchdog import WATCHDOG_S

@@ -14,10 +14,10 @@ from azure.cosmos import PartitionKey
 from azure.cosmos.aio import CosmosClient
 
 from local.stack.environment import DATABASE
-from outbox_emulators.cosmos.server import CosmosServer
-from outbox_emulators.functions.edges import Edges
-from outbox_emulators.servicebus.entities import Entities
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.functions.edges import Edges
+from outbox_relay.emulators.servicebus.entities import Entities
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
 from tests.support.azurite import Container
 from tests.support.broker import set_topic_status, topic_counts
 from tests.support.leases import TriggerLeases
@@ -62,7 +62,7 @@ def time_machine(seconds: float) -> Iterator[None]:
     """This process's clock is that much ahead of the account's."""
     now = time.time
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("relay_operator.backends.cosmos.reader.time.time", lambda: now() + seconds)
+        patch.setattr("outbox_relay.operator.backends.cosmos.reader.time.time", lambda: now() + seconds)
         yield
 
 

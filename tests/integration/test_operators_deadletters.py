@@ -12,9 +12,9 @@ from azure.servicebus import ServiceBusSubQueue
 from azure.servicebus.aio import ServiceBusClient
 from proton import char
 
-from outbox_emulators.servicebus.server import ServiceBusServer
-from relay_operator.deadletters.queue import DeadLetterQueue
-from relay_operator.deadletters.receiving_entity import ReceivingEntity
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
+from outbox_relay.operator.deadletters.queue import DeadLetterQueue
+from outbox_relay.operator.deadletters.receiving_entity import ReceivingEntity
 from tests.support.dead_letters import TOPIC, Topic, event
 from tests.support.operators import relay_command
 from tests.support.watchdog import WATCHDOG_S

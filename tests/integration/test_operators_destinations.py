@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from outbox_emulators.cosmos.server import CosmosServer
-from outbox_emulators.servicebus.entities import Entities
+from outbox_relay.emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.servicebus.entities import Entities
 from relay.config.streams import read_streams
 from relay.servicebus import messages
 from relay.servicebus.publisher import ServiceBusPublisher

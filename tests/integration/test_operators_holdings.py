@@ -8,10 +8,10 @@ import pytest
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from local.stack.environment import DATABASE
-from outbox_emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.cosmos.server import CosmosServer
+from outbox_relay.operator.cli.quarantine_admin import Ordered, QuarantineAdmin
 from relay.core.events import Reason
 from relay.quarantine.quarantine import StoredQuarantine
-from relay_operator.cli.quarantine_admin import Ordered, QuarantineAdmin
 from tests.support.outbox import event, rejected
 from tests.support.stores import items_in
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from azure.cosmos.aio import ContainerProxy
 
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
 from relay.backends.cosmos.containers import Containers
 from relay.backends.cosmos.quarantine import CosmosItems
 from relay.config.settings import Settings

@@ -9,15 +9,15 @@ import orjson
 import pytest
 from azure.cosmos.aio import ContainerProxy
 
-from outbox_emulators.cosmos.server import CosmosServer
-from outbox_emulators.servicebus.entities import Entities
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.servicebus.entities import Entities
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
+from outbox_relay.operator.cli.quarantine_admin import QuarantineAdmin
 from relay.backends.cosmos.containers import Containers
 from relay.backends.cosmos.quarantine import CosmosItems
 from relay.config.settings import Settings
 from relay.core.events import Reason
 from relay.quarantine.quarantine import StoredQuarantine
-from relay_operator.cli.quarantine_admin import QuarantineAdmin
 from tests.integration.conftest import RelayMaker
 from tests.support.broker import refuse, stop_refusing, topic_counts
 from tests.support.leases import TriggerLeases

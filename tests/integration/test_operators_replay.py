@@ -13,17 +13,17 @@ import pytest
 from azure.cosmos.aio import ContainerProxy
 
 from local.stack.environment import CONTAINERS, container_argument
-from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
-from outbox_emulators.cosmos.server import CosmosServer
-from outbox_emulators.servicebus.server import ServiceBusServer
-from outbox_emulators.testing import ManualClock
+from outbox_relay.emulators.cosmos.provisioning import ContainerSpec, provision
+from outbox_relay.emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.testing import ManualClock
+from outbox_relay.operator.cli.replay_run import ReplayState
+from outbox_relay.operator.cli.sender import OrderedSender
 from relay.backends.cosmos import feed
 from relay.backends.cosmos.feed import CosmosReading
 from relay.backends.outbox import Range
 from relay.core.documents import SourceDocument, StoredDocument
 from relay.routes.selection import BY_DEFAULT
-from relay_operator.cli.replay_run import ReplayState
-from relay_operator.cli.sender import OrderedSender
 from tests.integration.conftest import RelayMaker
 from tests.support.broker import admin, inject, refuse, set_topic_status, stop_refusing, topic_counts
 from tests.support.leases import TriggerLeases

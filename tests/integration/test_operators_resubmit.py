@@ -14,13 +14,13 @@ import pytest
 from azure.servicebus.aio import ServiceBusClient
 from proton import char, decimal64, symbol, timestamp, ubyte
 
-import inbox
-from outbox_emulators.servicebus.entities import Entities
-from outbox_emulators.servicebus.server import ServiceBusServer
-from outbox_emulators.servicebus.shorthand import entities_of
+from outbox_relay import inbox
+from outbox_relay.emulators.servicebus.entities import Entities
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.servicebus.shorthand import entities_of
+from outbox_relay.operator.deadletters import lookout
+from outbox_relay.operator.deadletters.queue import DeadLetterQueue
 from relay.core.times import format_time
-from relay_operator.deadletters import lookout
-from relay_operator.deadletters.queue import DeadLetterQueue
 from tests.support.broker import TurnableClock, inject
 from tests.support.dead_letters import TOPIC, Topic, event
 from tests.support.operators import relay_command, relay_process

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from azure.cosmos.aio import ContainerProxy
 
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
 from relay.core.errors import PublishError
 from tests.integration.conftest import RelayMaker
 from tests.support.broker import refuse

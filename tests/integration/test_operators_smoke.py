@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from azure.cosmos.aio import ContainerProxy
 
-from inbox.event_loop import end_tasks
-from outbox_emulators.cosmos.server import CosmosServer
-from outbox_emulators.functions.host import Host
-from outbox_emulators.servicebus.entities import Entities
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.functions.host import Host
+from outbox_relay.emulators.servicebus.entities import Entities
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
+from outbox_relay.inbox.event_loop import end_tasks
+from outbox_relay.operator.cli.smoke import SmokeTest
+from outbox_relay.operator.examples import Example
 from relay.backends import assembly, canary
 from relay.backends.cosmos.backend import CosmosRelay
-from relay_operator.cli.smoke import SmokeTest
-from relay_operator.examples import Example
 from tests.support.app import copy_app, without_date_setting
 from tests.support.broker import admin, refuse, topic_counts
 from tests.support.operators import SMOKE, Run, relay_command
@@ -256,7 +256,7 @@ async def test_small_events_that_are_refused_after_it_are_reported(
     quarantine: ContainerProxy,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("relay_operator.cli.smoke._SMALL", 2)
+    monkeypatch.setattr("outbox_relay.operator.cli.smoke._SMALL", 2)
     # As a relay would have it whose sender continues refusing: the small ones are no events.
     make = SmokeTest._event
 

@@ -14,15 +14,15 @@ from azure.cosmos.aio import CosmosClient
 
 from local.stack import provision as provision_command
 from local.stack.environment import DATABASE
-from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
-from outbox_emulators.cosmos.server import CosmosServer
-from outbox_emulators.servicebus.entities import Entities
-from outbox_emulators.servicebus.entity_types import DuplicateDetection, QueueEntity, Receiving, Sending
-from outbox_emulators.servicebus.parsing import parse
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.cosmos.provisioning import ContainerSpec, provision
+from outbox_relay.emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.servicebus.entities import Entities
+from outbox_relay.emulators.servicebus.entity_types import DuplicateDetection, QueueEntity, Receiving, Sending
+from outbox_relay.emulators.servicebus.parsing import parse
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
+from outbox_relay.operator.cli.smoke_receiver import choose, open_session
+from outbox_relay.operator.console.servicebus import ServiceBusTopic
 from relay.config.streams import read_streams, stream_of
-from relay_operator.cli.smoke_receiver import choose, open_session
-from relay_operator.console.servicebus import ServiceBusTopic
 from tests.support.broker import TurnableClock
 from tests.support.dead_letters import dead_letter, event
 from tests.support.operators import relay_command
@@ -160,7 +160,7 @@ async def test_the_console_shows_every_stream_and_one_that_cannot_be_read_hides_
     (tmp_path / "relay.toml").write_text(gone)
     other = {"AUDIT_BUS": environment["SERVICEBUS"], "AUDIT_BUS_ADMIN": environment["SERVICEBUS_ADMIN"]}
     looking = Looking(capsys, "streams/audit/")
-    monkeypatch.setattr("relay_operator.cli.console.stop_signal", lambda: looking)
+    monkeypatch.setattr("outbox_relay.operator.cli.console.stop_signal", lambda: looking)
 
     ended = await relay_command(environment | other, "console", "--port", "0")
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from outbox import (
+from outbox_relay.outbox import (
     BatchTooLarge,
     Conflict,
     InvalidDocument,
@@ -17,8 +17,8 @@ from outbox import (
     PreconditionFailed,
     UnitOfWork,
 )
-from outbox.batch import Batch
-from outbox.errors import MAX_BATCH_BYTES
+from outbox_relay.outbox.batch import Batch
+from outbox_relay.outbox.errors import MAX_BATCH_BYTES
 from tests.support.order_container import actions, events_of, given, pay_elsewhere, paying, reading, stored
 from tests.support.orders import Customer, Name, Order, OrderViewed
 from tests.support.watchdog import WATCHDOG_S
@@ -439,7 +439,7 @@ async def test_a_batch_that_the_service_rejects_as_too_large_can_be_shrunk(
     container: ContainerProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As if the limit of the service were lower than the one the library knows.
-    monkeypatch.setattr("outbox.batch.MAX_BATCH_BYTES", 2 * MAX_BATCH_BYTES)
+    monkeypatch.setattr("outbox_relay.outbox.batch.MAX_BATCH_BYTES", 2 * MAX_BATCH_BYTES)
     order = Order("tea", note="x" * MAX_BATCH_BYTES)
     async with UnitOfWork(container) as work:
         work.repository(Order).create(order)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from azure.cosmos.aio import ContainerProxy
 
-from outbox_emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.cosmos.server import CosmosServer
 from tests.support.pages import ROOT, blocks
 from tests.support.watchdog import WATCHDOG_S
 from tests.support.wheels import Wheel, build
@@ -28,7 +28,7 @@ _CONCURRENTLY = """
 import asyncio, os
 from azure.cosmos.aio import CosmosClient
 from loans import Loan
-from outbox import UnitOfWork
+from outbox_relay.outbox import UnitOfWork
 from retrying import extend_for_sure
 
 async def main():
@@ -57,7 +57,7 @@ import asyncio
 import os
 from azure.cosmos.aio import CosmosClient
 from loans import Loan, extend
-from outbox import UnitOfWork
+from outbox_relay.outbox import UnitOfWork
 
 
 async def main() -> None:
@@ -84,7 +84,7 @@ _STORED = """\
 
 _PRINT_IMPORTS = """
 import sys
-import outbox
+from outbox_relay import outbox
 print(outbox.__file__)
 print(sorted({name.partition(".")[0] for name in sys.modules} & {"relay", "local", "samples", "tests"}))
 """
@@ -138,10 +138,10 @@ def page_files(page: Path) -> dict[str, str]:
 def test_the_wheel_contains_only_the_typed_package_and_its_licence(wheel: Wheel) -> None:
     names = zipfile.ZipFile(wheel.file).namelist()
 
-    assert "outbox/py.typed" in names
-    assert "outbox/__init__.py" in names
+    assert "outbox_relay/outbox/py.typed" in names
+    assert "outbox_relay/outbox/__init__.py" in names
     assert any(name.endswith("licenses/LICENSE") for name in names)
-    assert {name.partition("/")[0].partition("-")[0] for name in names} == {"outbox", "cosmos_outbox"}
+    assert {name.partition("/")[0].partition("-")[0] for name in names} == {"outbox_relay", "outbox_relay_outbox"}
 
 
 async def test_the_wheel_needs_nothing_of_this_repository(installed: Installed) -> None:
@@ -152,7 +152,8 @@ async def test_the_wheel_needs_nothing_of_this_repository(installed: Installed) 
 
 
 async def test_without_opentelemetry_there_is_no_trace(installed: Installed) -> None:
-    hidden = "sys.modules['opentelemetry'] = None\nfrom outbox import traceparent\nprint(traceparent.current())"
+    shown = "from outbox_relay.outbox import traceparent\nprint(traceparent.current())"
+    hidden = f"sys.modules['opentelemetry'] = None\n{shown}"
 
     assert await installed.run(hidden) == "None\n"
 
@@ -175,7 +176,7 @@ async def test_the_pages_retry_loop_loses_no_change(installed: Installed, cosmos
 _EACH_KIND = """
 import asyncio, json, os, sys
 from azure.cosmos.aio import CosmosClient
-from outbox import UnitOfWork
+from outbox_relay.outbox import UnitOfWork
 
 orders = sys.modules["orders"] = __import__("orders" + KIND)
 from paying import pay

@@ -12,7 +12,9 @@ import pytest
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from local.stack.environment import DATABASE
-from outbox import (
+from outbox_relay.emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.testing import FaultClient
+from outbox_relay.outbox import (
     CommitUncertain,
     Conflict,
     OutboxError,
@@ -22,8 +24,6 @@ from outbox import (
     Unavailable,
     UnitOfWork,
 )
-from outbox_emulators.cosmos.server import CosmosServer
-from outbox_emulators.testing import FaultClient
 from tests.support.order_container import events_of, given, paying, reading, resize_elsewhere
 from tests.support.orders import Order
 from tests.support.waiting import elapse

@@ -10,7 +10,8 @@ import pytest
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from local.stack.environment import DATABASE
-from outbox import (
+from outbox_relay.emulators.cosmos.server import CosmosServer
+from outbox_relay.outbox import (
     DomainEntity,
     DomainEvent,
     InvalidContinuation,
@@ -21,7 +22,6 @@ from outbox import (
     ServiceRefused,
     UnitOfWork,
 )
-from outbox_emulators.cosmos.server import CosmosServer
 from tests.support.order_container import actions, given, pay_elsewhere, reading
 from tests.support.orders import Customer, Order
 

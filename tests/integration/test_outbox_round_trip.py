@@ -16,7 +16,7 @@ from azure.cosmos.aio import ContainerProxy
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from outbox import DomainEntity, DomainEvent, NotFound, Refused, UnitOfWork
+from outbox_relay.outbox import DomainEntity, DomainEvent, NotFound, Refused, UnitOfWork
 
 
 @dataclass(frozen=True)

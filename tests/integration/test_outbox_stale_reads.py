@@ -11,9 +11,9 @@ import pytest
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from local.stack.environment import CONTAINERS, DATABASE, container_argument
-from outbox import CommitUncertain, PreconditionFailed, UnitOfWork
-from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
-from outbox_emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.cosmos.provisioning import ContainerSpec, provision
+from outbox_relay.emulators.cosmos.server import CosmosServer
+from outbox_relay.outbox import CommitUncertain, PreconditionFailed, UnitOfWork
 from tests.support.lagging_gateway import LaggingGateway, Lost
 from tests.support.order_container import actions, given, pay_elsewhere, paying, reading, resize_elsewhere
 from tests.support.orders import Order

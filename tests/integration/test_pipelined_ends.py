@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 import pytest
 from azure.servicebus.aio import ServiceBusClient
 
-from outbox_emulators.servicebus import codec
-from outbox_emulators.servicebus.frames import performative
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.servicebus import codec
+from outbox_relay.emulators.servicebus.frames import performative
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
 from relay.config.clients import Connection, servicebus_client
 from relay.core.errors import RetryableError
 from relay.core.events import Event

@@ -10,11 +10,11 @@ import pytest
 from azure.servicebus import TransportType
 from azure.servicebus.aio import ServiceBusClient
 
-from outbox_emulators.servicebus import codec
-from outbox_emulators.servicebus.entities import Entities
-from outbox_emulators.servicebus.frames import performative
-from outbox_emulators.servicebus.listeners import Tls
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.servicebus import codec
+from outbox_relay.emulators.servicebus.entities import Entities
+from outbox_relay.emulators.servicebus.frames import performative
+from outbox_relay.emulators.servicebus.listeners import Tls
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
 from relay.config.clients import Connection, servicebus_client
 from relay.core.errors import RetryableError
 from relay.core.evidence import AcceptedLedger

@@ -16,10 +16,10 @@ from azure.servicebus._pyamqp.aio._connection_async import Connection
 from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
 
 import relay.servicebus.pipelined
-from outbox_emulators.servicebus.edges import Edge, Odds
-from outbox_emulators.servicebus.entities import Entities
-from outbox_emulators.servicebus.listeners import Tls
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.servicebus.edges import Edge, Odds
+from outbox_relay.emulators.servicebus.entities import Entities
+from outbox_relay.emulators.servicebus.listeners import Tls
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
 from relay.config.settings import Settings
 from relay.core.errors import PublishError
 from relay.core.events import Event, by_partition_key

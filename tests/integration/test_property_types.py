@@ -9,7 +9,7 @@ from typing import Any, cast
 from proton import Message, symbol, timestamp
 from proton.reactor import Filter
 
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
 from packages.emulators.tests.servicebus.raw_amqp import connected
 from relay.backends.cosmos.backend import CosmosBackend
 from tests.integration.conftest import BOTH_SENDERS

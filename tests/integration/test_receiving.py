@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 from azure.servicebus.exceptions import ServiceBusError
 
-import inbox
-from inbox.receiver import FEWEST
+from outbox_relay import inbox
+from outbox_relay.inbox.receiver import FEWEST
 from tests.support.closing import CloseLater
 from tests.support.inbox import QUEUE, Broker, broker, message, watchdog_says
 from tests.support.waiting import elapse, forever, look_again
@@ -329,7 +329,7 @@ async def test_what_no_retry_mends_ends_the_receiver_at_its_start(servicebus: Br
 
 _CRASHING = """
 import asyncio, os, sys
-import inbox
+from outbox_relay import inbox
 
 async def main(address, path):
     connection = inbox.SqliteConnection(path)
@@ -378,7 +378,7 @@ async def test_a_crash_between_effect_and_settlement_does_not_repeat_the_effect(
 async def test_missing_and_late_events_are_told_across_redeliveries(
     servicebus: Broker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "inbox")
+    caplog.set_level(logging.INFO, "outbox_relay.inbox")
     store = inbox.MemoryStore()
     told: list[tuple[int | None, inbox.Arrival]] = []
     failed = False

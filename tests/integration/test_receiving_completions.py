@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from azure.servicebus._pyamqp.aio._receiver_async import ReceiverLink
 
-import inbox
+from outbox_relay import inbox
 from tests.support.inbox import Broker, broker
 from tests.support.waiting import elapse, forever, look_again
 from tests.support.watchdog import WATCHDOG_S

@@ -12,11 +12,17 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-import inbox
-from outbox_emulators.servicebus import codec
-from outbox_emulators.servicebus.errors import ServiceBusError
-from outbox_emulators.servicebus.parsing import parse
-from outbox_emulators.servicebus.sections import APPLICATION_PROPERTIES, DATA, PROPERTIES, encode_section, sections
+from outbox_relay import inbox
+from outbox_relay.emulators.servicebus import codec
+from outbox_relay.emulators.servicebus.errors import ServiceBusError
+from outbox_relay.emulators.servicebus.parsing import parse
+from outbox_relay.emulators.servicebus.sections import (
+    APPLICATION_PROPERTIES,
+    DATA,
+    PROPERTIES,
+    encode_section,
+    sections,
+)
 from tests.support.inbox import QUEUE, Broker, broker
 
 SEQUENCE, VALUE = 0x76, 0x77

@@ -12,9 +12,9 @@ from azure.servicebus import ServiceBusReceivedMessage, ServiceBusSubQueue
 from azure.servicebus.exceptions import MessagingEntityNotFoundError, ServiceBusAuthenticationError
 from proton import char
 
-import inbox
-from inbox.dead_letters import Order
-from inbox.received import Place
+from outbox_relay import inbox
+from outbox_relay.inbox.dead_letters import Order
+from outbox_relay.inbox.received import Place
 from tests.support.inbox import QUEUE, Broker, broker, message
 from tests.support.waiting import forever
 from tests.support.watchdog import WATCHDOG_S

@@ -19,10 +19,10 @@ import pytest
 from azure.servicebus import ServiceBusReceivedMessage, ServiceBusSubQueue
 from proton import Message
 
-import inbox
-from outbox_emulators.servicebus.entities import Entities
-from outbox_emulators.servicebus.parsing import parse
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay import inbox
+from outbox_relay.emulators.servicebus.entities import Entities
+from outbox_relay.emulators.servicebus.parsing import parse
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
 from tests.integration.conftest import ROOT
 from tests.support.dead_letters import Topic
 from tests.support.pages import blocks
@@ -91,16 +91,17 @@ def test_the_wheel_contains_only_the_typed_package_and_its_licence(wheel: Wheel)
 
     source = ROOT / "packages" / "inbox" / "src"
     modules = {path.relative_to(source).as_posix() for kind in ("py", "sql") for path in source.rglob(f"*.{kind}")}
-    assert {name for name in names if name.startswith("inbox/")} == {*modules, "inbox/py.typed"}
+    installed = {name for name in names if name.startswith("outbox_relay/")}
+    assert installed == {*modules, "outbox_relay/inbox/py.typed"}
     assert any(name.endswith("licenses/LICENSE") for name in names)
 
 
 def test_the_installed_command_is_the_module_and_names_itself(wheel: Wheel) -> None:
-    done = wheel.script("servicebus-inbox", "--help")
+    done = wheel.script("outbox-relay-inbox", "--help")
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("usage: servicebus-inbox [-h] [--version] COMMAND ...\n")
-    assert "`servicebus-inbox COMMAND --help`" in done.stdout
+    assert done.stdout.startswith("usage: outbox-relay-inbox [-h] [--version] COMMAND ...\n")
+    assert "`outbox-relay-inbox COMMAND --help`" in done.stdout
 
 
 async def test_the_consumer_of_the_page_counts_and_stops(wheel: Wheel, tmp_path: Path, entities: Entities) -> None:
@@ -138,9 +139,9 @@ async def test_the_consumer_of_the_page_handles_dead_letters(
 async def test_the_example_of_the_readme_receives(wheel: Wheel, emulators: Wheel, tmp_path: Path) -> None:
     """Start the broker as the README does, and run its program; only the ports differ."""
     readme = ROOT / "packages" / "inbox" / "README.md"
-    [command] = [each.text for each in blocks(readme) if each.text.startswith("outbox-emulators")]
+    [command] = [each.text for each in blocks(readme) if each.text.startswith("outbox-relay-emulators")]
     _, *words = shlex.split(command)
-    script = "from outbox_emulators.__main__ import main\nmain()"
+    script = "from outbox_relay.emulators.__main__ import main\nmain()"
     (folder := tmp_path / "broker").mkdir()
     async with running(emulators, folder, script, *words, "--port", "0", "--admin-port", "0") as servicebus:
         address = json.loads((await line(servicebus)).removeprefix("READY "))["connection_string"]

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 from azure.storage.blob.aio import ContainerClient
 
-import inbox
+from outbox_relay import inbox
 from tests.support.azurite import Container
 from tests.support.inbox import QUEUE, QUICK, Broker, broker, message
 from tests.support.watchdog import WATCHDOG_S
@@ -163,7 +163,7 @@ async def test_while_contents_are_away_nothing_is_dead_lettered_parked_or_overta
     options: dict[str, Any] = {"contents": inbox.BlobContents(once), "attempts": 2}
     if on_poison == "park":
         options |= {"on_poison": "park", "parking": store}
-    with caplog.at_level(logging.WARNING, "inbox"):
+    with caplog.at_level(logging.WARNING, "outbox_relay.inbox"):
         async with queue.receiving(handled, **{**options, "sessions": 2}):
             await queue.until_empty()
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-import inbox
-from inbox.event_loop import end_tasks
-from inbox.parking import Cause, Kept, ParkedMessage
-from outbox_emulators.servicebus.entities import Entities
-from outbox_emulators.servicebus.parsing import parse
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay import inbox
+from outbox_relay.emulators.servicebus.entities import Entities
+from outbox_relay.emulators.servicebus.parsing import parse
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
+from outbox_relay.inbox.event_loop import end_tasks
+from outbox_relay.inbox.parking import Cause, Kept, ParkedMessage
 from tests.support.inbox import QUEUE, Broker, broker, message
 from tests.support.waiting import forever, look_again
 from tests.support.watchdog import WATCHDOG_S
@@ -75,7 +75,7 @@ async def test_what_is_behind_a_poison_message_follows_it_in_order(
     consumer.poison = {"a-2": inbox.DeadLetter("unknown-title", "Frankenstein"), "b-1": OSError("Mary's disk")}
     servicebus.publish("a", "b", "c", count=4)
 
-    with caplog.at_level(logging.INFO, "inbox"):
+    with caplog.at_level(logging.INFO, "outbox_relay.inbox"):
         async with servicebus.receiving(consumer.handle, parking=consumer.store, **QUICK):
             assert await consumer.until_parked("a", 3) == Cause("unknown-title", "DeadLetter", "Frankenstein")
             assert await consumer.until_parked("b", 4) == Cause("handler-failed", "OSError", "Mary's disk")

@@ -16,11 +16,11 @@ from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.exceptions import OperationTimeoutError
 
-import inbox
-from inbox import receiver as receiver_module
-from inbox import session as session_module
-from inbox.event_loop import end_tasks
-from inbox.session import Session
+from outbox_relay import inbox
+from outbox_relay.inbox import receiver as receiver_module
+from outbox_relay.inbox import session as session_module
+from outbox_relay.inbox.event_loop import end_tasks
+from outbox_relay.inbox.session import Session
 from tests.support.inbox import QUEUE, QUICK, Broker, Handler, broker
 from tests.support.silence import SilentProxy, Step
 from tests.support.watchdog import WATCHDOG_S

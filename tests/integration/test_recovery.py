@@ -14,13 +14,13 @@ import psycopg
 import pytest
 from azure.cosmos.aio import CosmosClient
 
-from changefeed import CursorError, Feed, connect
 from local.database.server import POSTGRES
 from local.stack.environment import CONTAINERS, container_argument
-from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
-from outbox_emulators.cosmos.server import CosmosServer
-from outbox_emulators.servicebus.entities import Entities
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.changefeed import CursorError, Feed, connect
+from outbox_relay.emulators.cosmos.provisioning import ContainerSpec, provision
+from outbox_relay.emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.servicebus.entities import Entities
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
 from relay.config.settings import Settings
 from tests.integration.conftest import RelayMaker
 from tests.support.broker import topic_counts

@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 from azure.cosmos.aio import ContainerProxy
 
-from outbox_emulators.servicebus.server import ServiceBusServer
-from outbox_emulators.testing import keep_alive
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.testing import keep_alive
 from relay.backends.cosmos.backend import CosmosRelay
 from relay.core import holds
 from relay.core.errors import PublishError

@@ -13,8 +13,8 @@ import orjson
 import pytest
 from azure.cosmos.aio import ContainerProxy
 
-from outbox_emulators.cosmos.server import CosmosServer
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
 from relay.core.errors import LeaseError, PublishError, QuarantineError
 from relay.core.events import Reason
 from tests.integration.conftest import BOTH_SENDERS, RelayMaker

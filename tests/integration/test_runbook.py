@@ -16,10 +16,10 @@ from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from local.stack.environment import DATABASE
-from outbox_emulators.cosmos.authorization import EMULATOR_KEY
-from outbox_emulators.cosmos.server import CosmosServer
-from outbox_emulators.servicebus.entities import Entities
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.cosmos.authorization import EMULATOR_KEY
+from outbox_relay.emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.servicebus.entities import Entities
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
 from relay.backends.cosmos.backend import CosmosBackend, CosmosRelay
 from relay.backends.cosmos.containers import Containers
 from relay.backends.cosmos.quarantine import CosmosItems

@@ -23,8 +23,8 @@ import pytest_asyncio
 from azure.cosmos.aio import CosmosClient
 from dotenv import dotenv_values
 
-import inbox
 from local.database.server import POSTGRES
+from outbox_relay import inbox
 from packages.emulators.tests.languages import checks
 from tests.support.clones import environment_of_a_newcomer, make_clone
 from tests.support.pages import ROOT, section

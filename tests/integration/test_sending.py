@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from azure.cosmos.aio import CosmosClient
 
-from changefeed import connect, setup_feed, shard_of
 from local.sending.event import Event
 from local.sending.outboxes import open_writer
 from local.sending.routed import Outbox
 from local.sending.writer import NotCommittedError
 from local.stack.destinations import create_containers
 from local.stack.parts import PartFailed
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.changefeed import connect, setup_feed, shard_of
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
 from relay.backends.cosmos.backend import CosmosBackend
 from tests.support.layouts import DEBEZIUM, delivered, layout, only_stream
 from tests.support.sql_deployment import OUTBOX, TABLE, SqlDeployment, working

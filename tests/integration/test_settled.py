@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from outbox_emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.cosmos.server import CosmosServer
 from relay.backends.cosmos.containers import Containers
 from relay.backends.cosmos.source import CosmosSource
 from relay.config.settings import Settings

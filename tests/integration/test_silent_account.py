@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from azure.cosmos.aio import ContainerProxy
 
-from outbox_emulators.cosmos.gateway import Gateway
-from outbox_emulators.cosmos.messages import Reply, Request
-from outbox_emulators.cosmos.server import CosmosServer
-from outbox_emulators.testing import FaultClient
+from outbox_relay.emulators.cosmos.gateway import Gateway
+from outbox_relay.emulators.cosmos.messages import Reply, Request
+from outbox_relay.emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.testing import FaultClient
 from relay.backends.cosmos.containers import Containers
 from relay.backends.cosmos.quarantine import CosmosItems
 from relay.config.settings import Settings

@@ -9,8 +9,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from changefeed.connections import connect_async
-from changefeed.statements import Statement
+from outbox_relay.changefeed.connections import connect_async
+from outbox_relay.changefeed.statements import Statement
 from relay.backends.sql import quarantine
 from relay.backends.sql.database import Database
 from relay.backends.sql.quarantine import SqlItems

@@ -9,12 +9,12 @@ from datetime import UTC, datetime, timedelta
 import psycopg
 import pytest
 
-from changefeed.install import migrations
-from outbox_emulators.cosmos.server import CosmosServer
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.changefeed.install import migrations
+from outbox_relay.emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
+from outbox_relay.operator.backends.sql.backlog import scan as scan_sql
+from outbox_relay.operator.backends.sql.check import check as check_sql
 from relay.config.settings import Settings
-from relay_operator.backends.sql.backlog import scan as scan_sql
-from relay_operator.backends.sql.check import check as check_sql
 from tests.changefeed.test_shadowing import CITEXT
 from tests.support.operators import Run, relay_command
 from tests.support.pooler import dropping_options
@@ -433,7 +433,7 @@ async def test_a_long_transaction_is_named(
     environment: dict[str, str], sql: SqlDeployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sql.create()
-    monkeypatch.setattr("relay_operator.backends.sql.check._LONG_TRANSACTION_S", 0.0)
+    monkeypatch.setattr("outbox_relay.operator.backends.sql.check._LONG_TRANSACTION_S", 0.0)
     assert not [each for each in await findings(environment, "warning") if "has been open for" in each]
     with psycopg.connect(sql.url) as other:
         other.execute("select txid_current()")

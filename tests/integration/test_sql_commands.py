@@ -14,9 +14,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from changefeed import AsyncConsumer, AsyncSession, connect_async
-from changefeed.statements import Statement
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.changefeed import AsyncConsumer, AsyncSession, connect_async
+from outbox_relay.changefeed.statements import Statement
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
 from relay.config.settings import CONSUMER
 from tests.support.broker import topic_counts
 from tests.support.outbox import event

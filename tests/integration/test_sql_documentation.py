@@ -17,7 +17,7 @@ import psycopg
 import pytest
 from sqlfluff.core import Linter
 
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
 from tests.support.broker import topic_counts
 from tests.support.contract import check_message
 from tests.support.pages import ROOT, blocks, section
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.slow
 
 PAGE = ROOT / "docs/sql.md"
 LANGUAGES = ROOT / "docs/writing-from-any-language.md"
-README = ROOT / "changefeed/README.md"
+README = ROOT / "outbox_relay/changefeed/README.md"
 WORDS = 2000
 # Nothing connects to it.
 BROKER = "Endpoint=sb://127.0.0.1:1;SharedAccessKeyName=k;SharedAccessKey=AAAA"

@@ -9,13 +9,13 @@ from uuid import UUID
 
 import pytest
 
-from changefeed import START, DatabaseError, Entry, connect_async
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.changefeed import START, DatabaseError, Entry, connect_async
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
+from outbox_relay.operator.backends.sql.reader import SqlOutbox
 from relay.backends.canary import canary_id, is_canary
 from relay.backends.outbox import Range
 from relay.backends.sql.missing import vouch_for
 from relay.config.streams import read_streams
-from relay_operator.backends.sql.reader import SqlOutbox
 from tests.support.broker import refuse, stop_refusing, topic_counts
 from tests.support.operators import SMOKE, relay_command
 from tests.support.sql_deployment import CLAIM, FEED, OUTBOX, TABLE, SqlDeployment, working

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from itertools import product
 
-from changefeed import AsyncFeed, connect_async
-from changefeed.statements import Statement
+from outbox_relay.changefeed import AsyncFeed, connect_async
+from outbox_relay.changefeed.statements import Statement
 from relay.core.events import Reason, Rejected
 from relay.routes.selection import BY_DEFAULT
 from relay.servicebus.messages import plain

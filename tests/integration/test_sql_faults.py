@@ -12,8 +12,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from azure.core.exceptions import ClientAuthenticationError
 
-from changefeed import START, AsyncConsumer, DatabaseError, connect_async
-from changefeed.statements import AsyncSession, Dialect, Result, Statement
+from outbox_relay.changefeed import START, AsyncConsumer, DatabaseError, connect_async
+from outbox_relay.changefeed.statements import AsyncSession, Dialect, Result, Statement
 from relay.backends.sql import rows as rows_module
 from relay.backends.sql import shard as shards_module
 from relay.backends.sql.database import Database, connect

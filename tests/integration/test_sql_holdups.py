@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
 from relay.config.settings import Settings
 from tests.support.operators import Run, relay_command, shell_words
 from tests.support.sql_deployment import SqlDeployment, working

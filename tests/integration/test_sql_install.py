@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from changefeed import AsyncFeed, DatabaseError, connect_async
-from changefeed.statements import Result, Statement
+from outbox_relay.changefeed import AsyncFeed, DatabaseError, connect_async
+from outbox_relay.changefeed.statements import Result, Statement
+from outbox_relay.operator.cli import run
+from outbox_relay.operator.cli.main import parser
 from relay.backends.sql.database import connect
 from relay.config.settings import SqlFeed
-from relay_operator.cli import run
-from relay_operator.cli.main import parser
 from tests.support.operators import Run, relay_command
 
 SERVICEBUS = "Endpoint=sb://127.0.0.1:1;SharedAccessKeyName=k;SharedAccessKey=YQ==;UseDevelopmentEmulator=true"
@@ -53,7 +53,7 @@ async def test_an_install_that_ends_before_any_statement_is_completed_by_the_nex
     async def connect_ending(feed: SqlFeed) -> Ending:
         return Ending(await connect(feed))
 
-    monkeypatch.setattr("relay_operator.backends.sql.install.connect", connect_ending)
+    monkeypatch.setattr("outbox_relay.operator.backends.sql.install.connect", connect_ending)
     codes: list[int] = []
     while 0 not in codes and len(codes) < 100:
         left = len(codes)

@@ -12,8 +12,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from changefeed.install import migrations
 from local.database.server import POSTGRES
+from outbox_relay.changefeed.install import migrations
 from tests.support.operators import Run, relay_command
 from tests.support.postgresql import PostgresServer
 from tests.support.watchdog import WATCHDOG_S

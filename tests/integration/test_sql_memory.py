@@ -11,8 +11,9 @@ from unittest.mock import AsyncMock
 
 import pytest
 
-from changefeed import AsyncFeed, connect_async
-from changefeed.statements import AsyncSession, Entry, Result, Statement
+from outbox_relay.changefeed import AsyncFeed, connect_async
+from outbox_relay.changefeed.statements import AsyncSession, Entry, Result, Statement
+from outbox_relay.operator.backends.sql import backlog
 from relay.backends.sql import shard as shards_module
 from relay.backends.sql.database import Database
 from relay.backends.sql.memory import Memory, PageSize, size_of
@@ -20,7 +21,6 @@ from relay.backends.sql.worker import Worker
 from relay.core.errors import RetryableError
 from relay.core.events import Event
 from relay.core.results import KeyOutcome
-from relay_operator.backends.sql import backlog
 from tests.support.in_memory import InMemoryPublisher
 from tests.support.sql_outbox import TABLE, relay_of, sql_settings
 from tests.support.waiting import elapse, look_again

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
 from relay.backends.sql.database import Database
 from relay.backends.sql.worker import Worker
 from relay.config.settings import Settings

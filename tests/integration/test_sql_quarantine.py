@@ -8,8 +8,10 @@ from unittest.mock import AsyncMock
 
 import pytest
 
-from changefeed import connect_async
-from changefeed.statements import AsyncSession, Result, Statement
+from outbox_relay.changefeed import connect_async
+from outbox_relay.changefeed.statements import AsyncSession, Result, Statement
+from outbox_relay.operator.backends.sql.install import install
+from outbox_relay.operator.cli.quarantine_admin import QuarantineAdmin
 from relay.backends.sql.database import Database
 from relay.backends.sql.quarantine import MAX_BODY, SqlItems
 from relay.core import holds
@@ -17,8 +19,6 @@ from relay.core.events import Reason
 from relay.quarantine.items import Filter
 from relay.quarantine.quarantine import StoredQuarantine
 from relay.quarantine.record import PART_TYPE
-from relay_operator.backends.sql.install import install
-from relay_operator.cli.quarantine_admin import QuarantineAdmin
 from tests.support.operators import relay_command
 from tests.support.outbox import event, events, rejected
 from tests.support.sql_outbox import sql_settings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
 from relay.config.settings import Settings
 from tests.support.broker import refuse, stop_refusing, topic_counts
 from tests.support.operators import relay_command

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-import changefeed
-from changefeed import Feed, SetupError
-from changefeed.statements import Statement
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay import changefeed
+from outbox_relay.changefeed import Feed, SetupError
+from outbox_relay.changefeed.statements import Statement
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
 from relay.config.settings import Settings
 from tests.support.broker import topic_counts
 from tests.support.operators import relay_command

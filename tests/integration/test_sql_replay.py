@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from changefeed import connect, prune
-from changefeed.ulid import at, to_text
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.changefeed import connect, prune
+from outbox_relay.changefeed.ulid import at, to_text
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
+from outbox_relay.operator.backends.sql.reader import SqlOutbox
+from outbox_relay.operator.cli.sender import OrderedSender, Sent
 from relay.backends.outbox import Range
 from relay.config.settings import Settings
 from relay.core.events import Event
-from relay_operator.backends.sql.reader import SqlOutbox
-from relay_operator.cli.sender import OrderedSender, Sent
 from tests.support.broker import topic_counts
 from tests.support.operators import Run, relay_command
 from tests.support.sql_deployment import OUTBOX, TABLE, SqlDeployment, working
@@ -71,7 +71,7 @@ async def test_pages_are_bounded_in_bytes(environment: dict[str, str], sql: SqlD
 async def test_events_are_published_in_the_order_of_the_feed_from_page_to_page(
     environment: dict[str, str], sql: SqlDeployment, servicebus: ServiceBusServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("relay_operator.backends.sql.reader._PAGE_ROWS", 7)
+    monkeypatch.setattr("outbox_relay.operator.backends.sql.reader._PAGE_ROWS", 7)
     ids: dict[str, list[str]] = {}
     for number in range(60):
         key, identifier = f"k{number % 3}", f"e{99 - number}"
@@ -254,7 +254,7 @@ async def test_a_replay_that_was_cut_short_goes_on_where_it_was(
     monkeypatch: pytest.MonkeyPatch,
     keys: int,
 ) -> None:
-    monkeypatch.setattr("relay_operator.backends.sql.reader._PAGE_ROWS", 4)
+    monkeypatch.setattr("outbox_relay.operator.backends.sql.reader._PAGE_ROWS", 4)
     for number in range(12):
         # One key may be written to two shards: each has positions of its own.
         sql.named(f"e{number}", key=f"k{number % keys}", shard_id=number // 6, hint=WITHIN)

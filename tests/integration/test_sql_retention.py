@@ -8,8 +8,15 @@ from typing import Any
 
 import pytest
 
-from changefeed import START, AsyncConsumer, AsyncFeed, CursorPrunedError, connect_async, set_keep_async
-from changefeed.statements import AsyncSession, Statement
+from outbox_relay.changefeed import (
+    START,
+    AsyncConsumer,
+    AsyncFeed,
+    CursorPrunedError,
+    connect_async,
+    set_keep_async,
+)
+from outbox_relay.changefeed.statements import AsyncSession, Statement
 from relay.backends.sql import worker as workers
 from relay.backends.sql.database import Database
 from relay.backends.sql.worker import Worker

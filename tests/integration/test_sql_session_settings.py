@@ -11,9 +11,9 @@ import psycopg
 import pytest
 from psycopg import sql
 
-import changefeed
-from changefeed import Feed
-from changefeed.statements import Statement
+from outbox_relay import changefeed
+from outbox_relay.changefeed import Feed
+from outbox_relay.changefeed.statements import Statement
 from tests.integration.test_sql_types import TYPES, VALUES, judge, relayed
 from tests.support.postgresql import PostgresServer
 from tests.support.sql_outbox import TABLE

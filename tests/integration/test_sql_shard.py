@@ -14,9 +14,9 @@ from uuid import UUID
 
 import pytest
 
-from changefeed import START, AsyncConsumer, AsyncFeed, Claim, DatabaseError, Stored, connect_async
-from changefeed.statements import AsyncSession, Result, Statement
-from changefeed.ulid import at, to_text
+from outbox_relay.changefeed import START, AsyncConsumer, AsyncFeed, Claim, DatabaseError, Stored, connect_async
+from outbox_relay.changefeed.statements import AsyncSession, Result, Statement
+from outbox_relay.changefeed.ulid import at, to_text
 from relay.backends.sql import shard as shards
 from relay.backends.sql import worker as workers
 from relay.backends.sql.database import Database, connect

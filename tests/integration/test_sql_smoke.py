@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
 from relay.backends.canary import is_canary
 from relay.config.settings import Settings
 from tests.support.operators import SMOKE, Run, relay_command
@@ -78,7 +78,7 @@ async def test_an_oversized_event_is_quarantined_and_small_ones_arrive_after_it(
 async def test_without_a_relay_the_event_is_left_to_it_and_reported(
     environment: dict[str, str], sql: SqlDeployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("relay_operator.backends.sql.canary.CLEAN_UP_S", 0.5)
+    monkeypatch.setattr("outbox_relay.operator.backends.sql.canary.CLEAN_UP_S", 0.5)
     sql.create()
 
     run = await smoke(environment, "--timeout", "1")

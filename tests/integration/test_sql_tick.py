@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from changefeed import START, AsyncConsumer, connect_async, set_keep_async
-from changefeed.statements import Statement
+from outbox_relay.changefeed import START, AsyncConsumer, connect_async, set_keep_async
+from outbox_relay.changefeed.statements import Statement
 from relay.backends.sql import worker as workers
 from relay.backends.sql.database import Database
 from relay.backends.sql.worker import Worker, read_until_next_tick

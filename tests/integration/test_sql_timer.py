@@ -6,8 +6,8 @@ import asyncio
 from pathlib import Path
 
 from local.stack.parts import ROOT
-from outbox_emulators.functions.host import Host
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.functions.host import Host
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
 from tests.support.sql_deployment import TABLE, SqlDeployment
 from tests.support.subscriber import received
 from tests.support.watchdog import WATCHDOG_S

@@ -12,8 +12,9 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from changefeed import connect, connect_async, install_async, setup_feed_async
-from changefeed.statements import AsyncSession, Entry, Statement
+from outbox_relay.changefeed import connect, connect_async, install_async, setup_feed_async
+from outbox_relay.changefeed.statements import AsyncSession, Entry, Statement
+from outbox_relay.operator.backends.sql.install import install as install_quarantine
 from relay.backends.sql import quarantine
 from relay.backends.sql.database import Database
 from relay.backends.sql.rows import OPTIONAL_COLUMNS, REQUIRED_COLUMNS, Columns, select
@@ -23,7 +24,6 @@ from relay.quarantine.record import record_of
 from relay.routes.selection import BY_DEFAULT
 from relay.servicebus.encoding import encode
 from relay.servicebus.messages import cloudevents, plain
-from relay_operator.backends.sql.install import install as install_quarantine
 from tests.support.in_memory import InMemoryPublisher, InMemoryQuarantine
 from tests.support.postgresql import PostgresServer
 from tests.support.sql_outbox import TABLE, relay_of, sql_settings

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from changefeed import START, AsyncConsumer, ClaimLostError, connect_async
-from changefeed.statements import AsyncSession, Statement
+from outbox_relay.changefeed import START, AsyncConsumer, ClaimLostError, connect_async
+from outbox_relay.changefeed.statements import AsyncSession, Statement
 from relay.backends.sql.database import Database
 from relay.backends.sql.source import Ownership
 from relay.backends.sql.worker import Worker

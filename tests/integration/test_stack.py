@@ -19,9 +19,9 @@ import pytest
 from azure.cosmos.aio import CosmosClient
 from dotenv import dotenv_values
 
-from changefeed import connect_async
 from local.azurite.server import missing
 from local.stack.environment import DATABASE
+from outbox_relay.changefeed import connect_async
 from relay.config.settings import Settings
 from tests.support.browser import Shown, last_shown
 from tests.support.outbox import events

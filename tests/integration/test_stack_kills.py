@@ -92,13 +92,13 @@ def _runs(process: psutil.Process, words: tuple[str, ...]) -> bool:
 
 
 COSMOS = [
-    (("outbox_emulators", "cosmos"), "cosmos was killed by SIGKILL", "it was started again"),
+    (("outbox_relay.emulators", "cosmos"), "cosmos was killed by SIGKILL", "it was started again"),
     (
-        ("outbox_emulators", "functions"),
+        ("outbox_relay.emulators", "functions"),
         "functions-1 was killed by SIGKILL",
         "functions-2 was started in its place",
     ),
-    (("outbox_emulators.functions.worker",), "the worker of functions-2 was killed", "it was started again"),
+    (("outbox_relay.emulators.functions.worker",), "the worker of functions-2 was killed", "it was started again"),
 ]
 SQL = [
     (("local", "postgresql"), "postgresql was killed by SIGKILL", "it was started again"),
@@ -132,7 +132,7 @@ async def test_the_stack_survives_the_death_of_each_of_its_processes(
             stack.kill("local", "azurite")
             await stack.until_said("azurite was killed", "the bodies of large events are lost")
         # Of the broker nothing is left, so everything is received before.
-        stack.kill("outbox_emulators", "servicebus")
+        stack.kill("outbox_relay.emulators", "servicebus")
         said = await stack.until_said("servicebus was killed by SIGKILL", "was started again")
         assert said.endswith("its messages, and its memory of duplicates, are lost.")
         await stack.commit()

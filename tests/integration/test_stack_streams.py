@@ -31,11 +31,11 @@ from local.stack.readings import Readings
 from local.stack.settings import READY
 from local.stack.supervisor import Stack
 from local.watching import command as watch_command
-from outbox_emulators.cosmos.server import CosmosServer
-from outbox_emulators.servicebus.entities import Entities
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.servicebus.entities import Entities
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
+from outbox_relay.operator.console.truncation import CONTENT
 from relay.backends.cosmos.backend import CosmosBackend
-from relay_operator.console.truncation import CONTENT
 from tests.support.leases import TriggerLeases
 
 FILE = """

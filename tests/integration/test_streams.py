@@ -11,18 +11,24 @@ from typing import Any
 import pytest
 from azure.cosmos.aio import CosmosClient
 
-from changefeed import connect_async
 from local.stack.environment import DATABASE
 from local.stack.parts import ROOT
-from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
-from outbox_emulators.cosmos.server import CosmosServer
-from outbox_emulators.functions.host import Host
-from outbox_emulators.servicebus.entities import Entities
-from outbox_emulators.servicebus.entity_types import DAY_MS, DuplicateDetection, QueueEntity, Receiving, Sending
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.changefeed import connect_async
+from outbox_relay.emulators.cosmos.provisioning import ContainerSpec, provision
+from outbox_relay.emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.functions.host import Host
+from outbox_relay.emulators.servicebus.entities import Entities
+from outbox_relay.emulators.servicebus.entity_types import (
+    DAY_MS,
+    DuplicateDetection,
+    QueueEntity,
+    Receiving,
+    Sending,
+)
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
+from outbox_relay.operator.backends.sql.install import install
 from relay.config.settings import Settings
 from relay.config.streams import read_streams
-from relay_operator.backends.sql.install import install
 from tests.support.broker import set_status, topic_counts
 from tests.support.outbox import event
 from tests.support.quarantine import quarantined

@@ -17,8 +17,8 @@ from opentelemetry import trace
 from opentelemetry.trace import StatusCode
 
 from local.demo.tally import Tally
-from outbox_emulators.functions.host import Host
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.functions.host import Host
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
 from relay.backends import assembly
 from relay.backends.cosmos.backend import CosmosRelay
 from relay.config.clients import switch_off_sdk_tracing

@@ -21,12 +21,12 @@ import pytest
 from azure.cosmos.aio import ContainerProxy
 from proton import Message as AmqpMessage
 
-import inbox
-from changefeed import connect, install
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay import inbox
+from outbox_relay.changefeed import connect, install
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
+from outbox_relay.operator.backends.sql.install import migrations
 from relay.config.settings import Settings
 from relay.routes.generations import Generation, Timeline
-from relay_operator.backends.sql.install import migrations
 from tests.integration.conftest import RelayMaker
 from tests.support.broker import refuse, stop_refusing
 from tests.support.inbox import broker

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 _ROOT = Path(__file__).resolve().parents[2]
-_OPERATOR = "packages/operator/src/relay_operator"
+_OPERATOR = "packages/operator/src/outbox_relay/operator"
 
 
 def _file(module: str) -> str:
@@ -271,7 +271,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
         f"relay/large/{module}.py": ("tests/unit/relay/test_large.py", "tests/contracts/test_contents.py")
         for module in ("content", "claims", "blobs")
     },
-    "packages/operator/src/relay_operator/large_check.py": (
+    "packages/operator/src/outbox_relay/operator/large_check.py": (
         "tests/unit/relay/test_large_check.py",
         "tests/integration/test_operators_check.py",
     ),
@@ -286,11 +286,11 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "function_app.py": ("tests/unit/test_function_app.py",),
     "host.json": ("tests/unit/test_host_json.py", "tests/unit/relay/test_settings.py"),
     **{
-        f"packages/inbox/src/inbox/stores/{module}.py": tuple(f"tests/{name}.py" for name in names)
+        f"packages/inbox/src/outbox_relay/inbox/stores/{module}.py": tuple(f"tests/{name}.py" for name in names)
         for module, names in _INBOX.items()
     },
     **{
-        f"packages/outbox/src/outbox/{module}.py": (
+        f"packages/outbox/src/outbox_relay/outbox/{module}.py": (
             *(_UNIT.format(name) for name in units),
             *(_INTEGRATION.format(name) for name in integrations),
         )

@@ -59,11 +59,16 @@ class Library:
 
 
 LIBRARIES = (
-    Library("changefeed", "changefeed", "changefeed", ("tests/changefeed/test_distribution.py",)),
+    Library(
+        "changefeed",
+        "outbox_relay/changefeed",
+        "outbox_relay.changefeed",
+        ("tests/changefeed/test_distribution.py",),
+    ),
     Library(
         "outbox",
         "packages/outbox",
-        "outbox",
+        "outbox_relay.outbox",
         ("tests/integration/test_outbox_documentation.py",),
         ("fastapi", "httpx"),
     ),
@@ -71,7 +76,7 @@ LIBRARIES = (
     Library(
         "emulators",
         "packages/emulators",
-        "outbox_emulators",
+        "outbox_relay.emulators",
         (),  # packages/emulators/check.sh runs them in an environment of its own
         ("pytest", "azure-servicebus"),
         is_typed=False,  # the parser, of lark, is not
@@ -79,13 +84,13 @@ LIBRARIES = (
     Library(
         "inbox",
         "packages/inbox",
-        "inbox",
+        "outbox_relay.inbox",
         ("tests/integration/test_receiving_documentation.py",),
     ),
     Library(
         "operator",
         "packages/operator",
-        "relay_operator",
+        "outbox_relay.operator",
         ("tests/integration/test_operator_distribution.py",),
         needs=("changefeed",),
         is_typed=False,  # commands, and no library

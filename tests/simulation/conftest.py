@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from outbox_emulators.functions import environment
+from outbox_relay.emulators.functions import environment
 from verification.simulation import runner
 
 # Connections of the simulated network: none of them has a socket.

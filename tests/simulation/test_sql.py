@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from changefeed.ulid import milliseconds
+from outbox_relay.changefeed.ulid import milliseconds
 from verification.simulation import runner
 from verification.simulation.sql import universe
 from verification.simulation.sql.tables import Tables, Waiting

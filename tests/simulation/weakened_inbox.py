@@ -10,21 +10,21 @@ from typing import Any
 
 from azure.servicebus import ServiceBusReceivedMessage
 
-from inbox import session
-from inbox.errors import DeadLetter
-from inbox.handling import Handler, call
-from inbox.key_parker import KeyParker
-from inbox.lock import Lock
-from inbox.messages import Message
-from inbox.parking import Cause, Claim, ParkedMessage
-from inbox.received import read
-from inbox.sequences import Arrival, Step
-from inbox.session import Session
-from inbox.stores.port import Identity
-from inbox.stores.sql import recording
-from inbox.stores.sql.dialects import Operation, Statement
-from inbox.stores.sql.parking import _PLACE, Parked, _Place
-from inbox.stores.sqlite import SqliteConnection, SqliteStore
+from outbox_relay.inbox import session
+from outbox_relay.inbox.errors import DeadLetter
+from outbox_relay.inbox.handling import Handler, call
+from outbox_relay.inbox.key_parker import KeyParker
+from outbox_relay.inbox.lock import Lock
+from outbox_relay.inbox.messages import Message
+from outbox_relay.inbox.parking import Cause, Claim, ParkedMessage
+from outbox_relay.inbox.received import read
+from outbox_relay.inbox.sequences import Arrival, Step
+from outbox_relay.inbox.session import Session
+from outbox_relay.inbox.stores.port import Identity
+from outbox_relay.inbox.stores.sql import recording
+from outbox_relay.inbox.stores.sql.dialects import Operation, Statement
+from outbox_relay.inbox.stores.sql.parking import _PLACE, Parked, _Place
+from outbox_relay.inbox.stores.sqlite import SqliteConnection, SqliteStore
 
 _settle = Session._settle
 _next, _read = Parked.next, Parked._read

@@ -7,12 +7,12 @@ from typing import Any
 
 from azure.cosmos.aio import ContainerProxy
 
-from outbox import context, execution, failures
-from outbox.batch import Batch, Operation, SdkOperation
-from outbox.entities import DomainEntity
-from outbox.errors import NotFound, OutboxError
-from outbox.events import Raised, next_moment
-from outbox.execution import read_document
+from outbox_relay.outbox import context, execution, failures
+from outbox_relay.outbox.batch import Batch, Operation, SdkOperation
+from outbox_relay.outbox.entities import DomainEntity
+from outbox_relay.outbox.errors import NotFound, OutboxError
+from outbox_relay.outbox.events import Raised, next_moment
+from outbox_relay.outbox.execution import read_document
 
 
 async def _never_applied(container: ContainerProxy, batch: Batch, failure: OutboxError) -> bool:

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from outbox_emulators.servicebus import codec
-from outbox_emulators.servicebus.frames import FrameReader, encode_frame, performative
+from outbox_relay.emulators.servicebus import codec
+from outbox_relay.emulators.servicebus.frames import FrameReader, encode_frame, performative
 from relay.servicebus.pipelined import sdk
 
 _LARGEST = 1_048_576

@@ -19,11 +19,11 @@ from typing import Any, Self
 from azure.servicebus import TransportType
 from azure.servicebus.aio import ServiceBusClient
 
-from outbox_emulators.servicebus import codec
-from outbox_emulators.servicebus.certificates import issue
-from outbox_emulators.servicebus.entities import Entities
-from outbox_emulators.servicebus.frames import FrameReader, encode_frame, performative
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.servicebus import codec
+from outbox_relay.emulators.servicebus.certificates import issue
+from outbox_relay.emulators.servicebus.entities import Entities
+from outbox_relay.emulators.servicebus.frames import FrameReader, encode_frame, performative
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
 from relay.config.clients import Connection, servicebus_client
 from tests.support.network import Listener
 from tests.support.watchdog import WATCHDOG_S

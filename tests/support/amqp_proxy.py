@@ -8,8 +8,8 @@ import socket
 import struct
 from collections.abc import Callable
 
-from outbox_emulators.servicebus import codec
-from outbox_emulators.servicebus.frames import FrameReader, Performative, encode_frame, performative
+from outbox_relay.emulators.servicebus import codec
+from outbox_relay.emulators.servicebus.frames import FrameReader, Performative, encode_frame, performative
 from tests.support.network import Listener
 
 OPEN, BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION, DETACH, END, CLOSE = range(0x10, 0x19)

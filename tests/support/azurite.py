@@ -18,7 +18,7 @@ from azure.storage.blob.aio import ContainerClient
 from local.azurite import server
 from local.azurite.proxy import Passing, Proxy
 from local.stack.parts import ROOT
-from outbox_emulators.process import READY
+from outbox_relay.emulators.process import READY
 
 
 @pytest.fixture(scope="session")

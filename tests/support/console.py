@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from outbox_relay.operator.console.model import DeadLetterGroup, Delivery, Subscription
+from outbox_relay.operator.console.ports import Attempt
 from relay.backends.findings import Finding
 from relay.core.errors import ServiceError
-from relay_operator.console.model import DeadLetterGroup, Delivery, Subscription
-from relay_operator.console.ports import Attempt
 
 
 @dataclass

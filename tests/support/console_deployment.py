@@ -7,8 +7,8 @@ import itertools
 import sys
 from typing import Any
 
-from relay_operator.console.observer import Observer
-from relay_operator.console.ports import Sources
+from outbox_relay.operator.console.observer import Observer
+from outbox_relay.operator.console.ports import Sources
 from tests.support.console import InMemoryHosts, InMemoryTopic
 from tests.support.in_memory_items import InMemoryItems
 from tests.support.in_memory_outbox import InMemoryOutbox

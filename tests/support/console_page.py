@@ -11,10 +11,10 @@ from urllib.parse import quote, urlsplit
 from aiohttp import web
 from playwright.async_api import Browser, Page, expect
 
+from outbox_relay.operator.console.application import application
+from outbox_relay.operator.console.pages import ConsoleSettings
+from outbox_relay.operator.console.server import loopback, serving
 from relay.backends.findings import Finding
-from relay_operator.console.application import application
-from relay_operator.console.pages import ConsoleSettings
-from relay_operator.console.server import loopback, serving
 from tests.support.console_view import FINDINGS, InMemoryView, busy, history
 
 SHOWN = ConsoleSettings("https://traces.test/trace/{trace_id}", show_data=True)

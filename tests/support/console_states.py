@@ -6,11 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from relay.backends.findings import Finding
-from relay.config.settings import Settings
-from relay.core.remedy import set_aside
-from relay_operator.console.freshness import FIGURES, Part
-from relay_operator.console.model import (
+from outbox_relay.operator.console.freshness import FIGURES, Part
+from outbox_relay.operator.console.model import (
     Arrival,
     DeadLetter,
     DeadLetterGroup,
@@ -25,7 +22,10 @@ from relay_operator.console.model import (
     Subscription,
     Timeline,
 )
-from relay_operator.entity_status import set_active
+from outbox_relay.operator.entity_status import set_active
+from relay.backends.findings import Finding
+from relay.config.settings import Settings
+from relay.core.remedy import set_aside
 from tests.support.console_view import NOON, busy, committed, current, delivered, record, tracked
 
 LONG = "x" * 120

@@ -8,12 +8,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from relay.backends.findings import Finding, Level
-from relay.backends.outbox import Committed
-from relay.core.errors import ServiceError
-from relay_operator.console.freshness import FIGURES
-from relay_operator.console.history import History
-from relay_operator.console.model import (
+from outbox_relay.operator.console.freshness import FIGURES
+from outbox_relay.operator.console.history import History
+from outbox_relay.operator.console.model import (
     Arrival,
     DeadLetter,
     DeadLetterGroup,
@@ -32,7 +29,10 @@ from relay_operator.console.model import (
     Timeline,
     Tracked,
 )
-from relay_operator.outcomes import Outcome
+from outbox_relay.operator.outcomes import Outcome
+from relay.backends.findings import Finding, Level
+from relay.backends.outbox import Committed
+from relay.core.errors import ServiceError
 
 # 2026-02-09 11:30:00 UTC
 NOON = 1_770_636_600.0

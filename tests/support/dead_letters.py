@@ -8,8 +8,8 @@ from typing import Any
 
 from proton import Message
 
-from outbox_emulators.servicebus.parsing import parse
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.servicebus.parsing import parse
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
 
 TOPIC = "domain-events"
 

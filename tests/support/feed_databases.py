@@ -10,9 +10,9 @@ from typing import Any, Protocol
 import psycopg
 import pytest
 
-from changefeed import AsyncSession, set_keep_async
-from changefeed.connections import connect_async
-from changefeed.statements import Statement
+from outbox_relay.changefeed import AsyncSession, set_keep_async
+from outbox_relay.changefeed.connections import connect_async
+from outbox_relay.changefeed.statements import Statement
 from tests.support.sql_outbox import TABLE
 from tests.support.waiting import look_again
 from tests.support.watchdog import WATCHDOG_S

@@ -16,11 +16,11 @@ from azure.servicebus._pyamqp.aio import AMQPClientAsync
 from azure.servicebus.aio import ServiceBusClient
 from proton import Message
 
-import inbox
-from inbox.event_loop import end_tasks
-from outbox_emulators.servicebus.entities import Entities
-from outbox_emulators.servicebus.parsing import parse
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay import inbox
+from outbox_relay.emulators.servicebus.entities import Entities
+from outbox_relay.emulators.servicebus.parsing import parse
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
+from outbox_relay.inbox.event_loop import end_tasks
 from tests.support.broker import admin, inject
 from tests.support.dead_letters import dead_letter
 from tests.support.waiting import look_again
@@ -132,7 +132,7 @@ def watchdog_says(said: Callable[[str], object]) -> Iterator[None]:
         def emit(self, record: logging.LogRecord) -> None:
             said(record.getMessage())
 
-    handler, logger = Handler(), logging.getLogger("inbox.event_loop")
+    handler, logger = Handler(), logging.getLogger("outbox_relay.inbox.event_loop")
     logger.addHandler(handler)
     try:
         yield

@@ -20,7 +20,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-import inbox
+from outbox_relay import inbox
 from tests.support.inbox import QUEUE, QUICK
 
 CREATE = "create table if not exists handled (number {}, key text, id text)"

@@ -21,7 +21,7 @@ import aiohttp
 from aiohttp import web
 from yarl import URL
 
-from outbox_emulators.testing import Answer, RawClient
+from outbox_relay.emulators.testing import Answer, RawClient
 
 _TOKEN = "x-ms-session-token"
 _KEY = "x-ms-documentdb-partitionkey"

@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 from azure.cosmos.aio import CosmosClient
 
 from local.stack.environment import DATABASE
-from outbox_emulators.functions.edges import Edges
-from outbox_emulators.functions.feed import ChangeFeed, PartitionGone
-from outbox_emulators.functions.leases import Lease, LeaseStore
+from outbox_relay.emulators.functions.edges import Edges
+from outbox_relay.emulators.functions.feed import ChangeFeed, PartitionGone
+from outbox_relay.emulators.functions.leases import Lease, LeaseStore
 
 
 def _nobody_else_initializes() -> None:

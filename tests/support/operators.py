@@ -15,11 +15,11 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from outbox_relay.operator.cli.arguments import Parser
+from outbox_relay.operator.cli.main import parser
+from outbox_relay.operator.cli.main import run as run_command
+from outbox_relay.operator.cli.terminal import Terminal
 from relay.core.remedy import parsed_word
-from relay_operator.cli.arguments import Parser
-from relay_operator.cli.main import parser
-from relay_operator.cli.main import run as run_command
-from relay_operator.cli.terminal import Terminal
 from tests.support.watchdog import WATCHDOG_S
 
 ROOT = Path(__file__).resolve().parents[2]

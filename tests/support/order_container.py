@@ -8,7 +8,7 @@ from typing import Any
 
 from azure.cosmos.aio import ContainerProxy
 
-from outbox import UnitOfWork
+from outbox_relay.outbox import UnitOfWork
 from tests.support.orders import Order
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from outbox import DomainEntity, DomainEvent
+from outbox_relay.outbox import DomainEntity, DomainEvent
 
 
 @dataclass(frozen=True)

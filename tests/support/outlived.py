@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from outbox_emulators.process import READY
+from outbox_relay.emulators.process import READY
 
 if __name__ == "__main__":
     subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"])

@@ -27,6 +27,7 @@ PAGES = sorted(
         *ROOT.glob("[!.]*/README.md"),
         *ROOT.glob("local/*/README.md"),
         *ROOT.glob("packages/*/README.md"),
+        *ROOT.glob("outbox_relay/*/README.md"),
         *ROOT.glob("verification/*/README.md"),
         *ROOT.glob("tests/*/README.md"),
         *ROOT.glob("docs/**/*.md"),
@@ -34,7 +35,7 @@ PAGES = sorted(
     }
 )
 
-PRODUCT = ("relay", "packages/operator/src/relay_operator")
+PRODUCT = ("relay", "packages/operator/src/outbox_relay/operator")
 """The folders of the relay's and of its operators' code."""
 
 SHELL = "sh"

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-from inbox.event_loop import end_tasks
+from outbox_relay.inbox.event_loop import end_tasks
 from tests.support.network import Listener
 
 _READY = b"Z\x00\x00\x00\x05"

@@ -21,8 +21,8 @@ import psycopg
 import pytest
 from psycopg import sql
 
-import changefeed
 from local.database.server import POSTGRES, as_other_user, prepare
+from outbox_relay import changefeed
 from tests.support.waiting import look_again_blocking
 from tests.support.watchdog import WATCHDOG_S
 

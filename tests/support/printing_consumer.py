@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-import inbox
 from local.demo import consumer
-from outbox_emulators.process import announce
+from outbox_relay import inbox
+from outbox_relay.emulators.process import announce
 
 MESSAGE = inbox.Message(
     "e-1",

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from azure.cosmos.aio import ContainerProxy
 
+from outbox_relay.operator.outcomes import OUTCOME_TYPE
 from relay.backends.cosmos.backend import CosmosRelay
 from relay.core.documents import StoredDocument
 from relay.core.errors import PublishError
@@ -14,7 +15,6 @@ from relay.core.holds import ORDER_TYPE
 from relay.core.results import Outcome
 from relay.core.verdict import REFUSALS
 from relay.servicebus.publisher import ServiceBusPublisher
-from relay_operator.outcomes import OUTCOME_TYPE
 
 
 async def _nothing() -> None:

@@ -16,6 +16,12 @@ from typing import Any
 
 import pytest
 
+from outbox_relay.operator.cli.quarantine_admin import QuarantineAdmin
+from outbox_relay.operator.cli.sender import OrderedSender
+from outbox_relay.operator.console.model import Arrival, Delivery
+from outbox_relay.operator.console.observer import Observer
+from outbox_relay.operator.console.ports import Sources
+from outbox_relay.operator.outcomes import OUTCOME_TYPE
 from relay.config.settings import OnPoison
 from relay.config.streams import read_streams
 from relay.core.documents import StoredDocument
@@ -26,12 +32,6 @@ from relay.core.pipeline import Relay
 from relay.quarantine.items import ItemNotFound, Items
 from relay.quarantine.quarantine import StoredQuarantine
 from relay.quarantine.record import PART_TYPE, RECORD_TYPE
-from relay_operator.cli.quarantine_admin import QuarantineAdmin
-from relay_operator.cli.sender import OrderedSender
-from relay_operator.console.model import Arrival, Delivery
-from relay_operator.console.observer import Observer
-from relay_operator.console.ports import Sources
-from relay_operator.outcomes import OUTCOME_TYPE
 from tests.support.console import InMemoryHosts, InMemoryTopic
 from tests.support.in_memory import InMemoryPublisher, InMemorySource
 from tests.support.in_memory_outbox import InMemoryOutbox
@@ -67,14 +67,14 @@ def operated() -> Iterator[None]:
     # To read the settings, which are always the same, takes a third of the time of a command.
     streams = read_streams(ENVIRONMENT)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("relay_operator.cli.arguments.read_streams", lambda _: streams)
+        patch.setattr("outbox_relay.operator.cli.arguments.read_streams", lambda _: streams)
         patch.setattr(
-            "relay_operator.backends.cosmos.backend.CosmosOperatorBackend.open_outbox",
+            "outbox_relay.operator.backends.cosmos.backend.CosmosOperatorBackend.open_outbox",
             lambda _: _ACTING.get().outbox,
         )
-        patch.setattr("relay_operator.cli.quarantine.open_records", records)
-        patch.setattr("relay_operator.cli.quarantine.ordered_sender", sender)
-        patch.setattr("relay_operator.cli.explain.open_records", records)
+        patch.setattr("outbox_relay.operator.cli.quarantine.open_records", records)
+        patch.setattr("outbox_relay.operator.cli.quarantine.ordered_sender", sender)
+        patch.setattr("outbox_relay.operator.cli.explain.open_records", records)
         yield
 
 

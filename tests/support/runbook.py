@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from relay_operator.cli.main import parser
+from outbox_relay.operator.cli.main import parser
 from tests.support.operators import Run, relay_command
 from tests.unit.test_documented_names import commands, page
 

@@ -7,7 +7,7 @@ import contextlib
 from collections import Counter
 from dataclasses import dataclass, field
 
-from outbox_emulators.servicebus.frames import FrameReader, performative
+from outbox_relay.emulators.servicebus.frames import FrameReader, performative
 from tests.support.network import Listener
 
 _LARGEST = 1_048_576

@@ -10,11 +10,11 @@ from typing import Any
 
 import psycopg
 
-from changefeed import connect, install, setup_feed
-from inbox.event_loop import end_tasks
+from outbox_relay.changefeed import connect, install, setup_feed
+from outbox_relay.inbox.event_loop import end_tasks
+from outbox_relay.operator.backends.sql.install import migrations
 from relay.backends.sql.backend import SqlBackend
 from relay.config.settings import CONSUMER, Settings
-from relay_operator.backends.sql.install import migrations
 from tests.support.waiting import look_again
 from tests.support.watchdog import WATCHDOG_S
 

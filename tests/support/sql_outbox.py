@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from changefeed import connect, connect_async, install, setup_feed
-from changefeed.statements import AsyncSession, Entry, Statement
+from outbox_relay.changefeed import connect, connect_async, install, setup_feed
+from outbox_relay.changefeed.statements import AsyncSession, Entry, Statement
+from outbox_relay.operator.backends.sql.install import migrations
 from relay.backends.sql.database import Database
 from relay.backends.sql.rows import document_of, event_in
 from relay.backends.sql.source import SqlBatch, SqlSource
@@ -18,7 +19,6 @@ from relay.core.events import Event, Rejected
 from relay.core.pipeline import Relay
 from relay.core.ports import Publisher
 from relay.routes.selection import BY_DEFAULT, Selection
-from relay_operator.backends.sql.install import migrations
 from tests.support.in_memory import InMemoryQuarantine
 
 TABLE = "outbox.domain_event"

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from azure.cosmos.aio import ContainerProxy
 
-from changefeed.connections import connect_async
-from changefeed.statements import Statement
-from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
-from outbox_emulators.cosmos.server import CosmosServer
+from outbox_relay.changefeed.connections import connect_async
+from outbox_relay.changefeed.statements import Statement
+from outbox_relay.emulators.cosmos.provisioning import ContainerSpec, provision
+from outbox_relay.emulators.cosmos.server import CosmosServer
 from relay.backends.cosmos.containers import Call, Containers
 from relay.backends.cosmos.quarantine import CosmosItems
 from relay.backends.sql.database import Database

@@ -13,9 +13,9 @@ from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.exceptions import OperationTimeoutError, SessionLockLostError
 
-from inbox import connect
-from inbox.connection import Connections
-from inbox.event_loop import end_tasks, within
+from outbox_relay.inbox import connect
+from outbox_relay.inbox.connection import Connections
+from outbox_relay.inbox.event_loop import end_tasks, within
 from tests.support.watchdog import WATCHDOG_S
 
 

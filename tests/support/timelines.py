@@ -9,17 +9,17 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from changefeed.connections import connect_async
-from changefeed.statements import Statement
-from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
-from outbox_emulators.cosmos.server import CosmosServer
+from outbox_relay.changefeed.connections import connect_async
+from outbox_relay.changefeed.statements import Statement
+from outbox_relay.emulators.cosmos.provisioning import ContainerSpec, provision
+from outbox_relay.emulators.cosmos.server import CosmosServer
+from outbox_relay.operator.backends.sql.install import install_rules
 from relay.backends.cosmos.containers import Containers
 from relay.backends.cosmos.timelines import CosmosTimelines
 from relay.backends.sql.database import Database, connect
 from relay.backends.sql.timelines import SqlTimelines
 from relay.config.settings import Settings, SqlFeed
 from relay.routes.rulebook import Timelines
-from relay_operator.backends.sql.install import install_rules
 from tests.support.in_memory_timelines import InMemoryTimelines
 from tests.support.postgresql import PostgresServer
 from tests.support.sql_outbox import sql_settings

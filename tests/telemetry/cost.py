@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from local.stack.environment import CONTAINERS, container_argument
-from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
-from outbox_emulators.cosmos.server import CosmosServer
-from outbox_emulators.servicebus.entities import Entities
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.cosmos.provisioning import ContainerSpec, provision
+from outbox_relay.emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.servicebus.entities import Entities
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
 from tests.telemetry.ingestion import Ingestion
 from tests.telemetry.nursery import ROOT, Nursery
 from tests.telemetry.process import running_worker

@@ -13,9 +13,9 @@ import pytest
 from azure.cosmos.aio import CosmosClient
 
 from local.stack.environment import CONTAINERS, container_argument
-from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
-from outbox_emulators.cosmos.server import CosmosServer
-from outbox_emulators.functions.host import Host
+from outbox_relay.emulators.cosmos.provisioning import ContainerSpec, provision
+from outbox_relay.emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.functions.host import Host
 from tests.infra.project import ROOT
 from tests.infra.workspace import Row, Rows, Workspace
 from tests.support.leases import TriggerLeases

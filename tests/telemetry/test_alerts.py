@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from local.stack.environment import DATABASE
-from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
-from outbox_emulators.cosmos.server import CosmosServer
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.cosmos.provisioning import ContainerSpec, provision
+from outbox_relay.emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
 from tests.infra.deployment import Resource
 from tests.infra.workspace import Row, Rows
 from tests.support.broker import set_topic_status

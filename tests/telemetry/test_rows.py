@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
 from relay.telemetry import attempt
 from tests.infra.workspace import Row
 from tests.support.broker import set_topic_status

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from outbox_relay.operator.cli.arguments import parse_env_file
 from relay.core.times import parse_duration
-from relay_operator.cli.arguments import parse_env_file
 from tests.infra.workspace import Row, Rows, Workspace
 from tests.support.pages import PAGES, ROOT, SHELL, blocks
 from tests.support.watchdog import WATCHDOG_S

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from changefeed.statements import Statement
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.changefeed.statements import Statement
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
 from tests.infra.workspace import Row, Rows
 from tests.support.broker import set_topic_status, topic_counts
 from tests.support.outbox import event

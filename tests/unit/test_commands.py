@@ -13,21 +13,22 @@ from pathlib import Path
 
 import pytest
 
-import changefeed.cli
-import inbox.commands
-import inbox.version
 import local.__main__
-import outbox_emulators.__main__
+import outbox_relay.changefeed.cli as changefeed_cli
+import outbox_relay.changefeed.version as changefeed_version
+import outbox_relay.emulators.__main__ as emulators_main
+import outbox_relay.inbox.commands as inbox_commands
+import outbox_relay.inbox.version as inbox_version
 import relay
 import verification.bench.__main__
-from outbox_emulators import command_line
+from outbox_relay.emulators import __version__, command_line
 from tests.support.watchdog import WATCHDOG_S
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def emulators(words: Sequence[str]) -> None:
-    command_line.main("outbox-emulators", "", outbox_emulators.__main__._COMMANDS, words, version="1")
+    command_line.main("outbox-relay-emulators", "", emulators_main._COMMANDS, words, version="1")
 
 
 def benchmarks(words: Sequence[str]) -> None:
@@ -66,17 +67,17 @@ Main = Callable[[Sequence[str]], object]
             ["servicebus", "--idle-ms", "x"],
             "argument --idle-ms: must be a whole number of milliseconds",
         ),
-        (changefeed.cli.main, ["read", "--limit", "x", "a.b"], "argument --limit: 'x' is not a whole number"),
-        (changefeed.cli.main, ["wait", "--timeout", "x", "a.b"], "argument --timeout: 'x' is not a number"),
+        (changefeed_cli.main, ["read", "--limit", "x", "a.b"], "argument --limit: 'x' is not a whole number"),
+        (changefeed_cli.main, ["wait", "--timeout", "x", "a.b"], "argument --timeout: 'x' is not a number"),
         (
-            changefeed.cli.main,
+            changefeed_cli.main,
             ["prune", "a.b", "--keep", "30"],
             "argument --keep: '30' is not a number of days or",
         ),
-        (changefeed.cli.main, ["prune", "a.b", "--keep", "forever"], "write it as 30d or 12h"),
-        (changefeed.cli.main, ["prune", "a.b", "--days", "x"], "argument --days: 'x' is not a number"),
-        (changefeed.cli.main, ["prune", "a.b", "--days", "1e9"], "more than the calendar has"),
-        (changefeed.cli.main, ["prune", "a.b"], "one of the arguments --keep --days is required"),
+        (changefeed_cli.main, ["prune", "a.b", "--keep", "forever"], "write it as 30d or 12h"),
+        (changefeed_cli.main, ["prune", "a.b", "--days", "x"], "argument --days: 'x' is not a number"),
+        (changefeed_cli.main, ["prune", "a.b", "--days", "1e9"], "more than the calendar has"),
+        (changefeed_cli.main, ["prune", "a.b"], "one of the arguments --keep --days is required"),
         (benchmarks, ["--seed", "x"], "argument --seed: 'x' is not a whole number"),
     ],
 )
@@ -93,9 +94,9 @@ def test_a_wrong_value_is_explained(
     ("main", "commands"),
     [
         (local.__main__.main, local.__main__._COMMANDS),
-        (emulators, outbox_emulators.__main__._COMMANDS),
-        (changefeed.cli.main, ["install", "setup-feed", "backfill", "prune", "read", "wait", "sweep", "status"]),
-        (inbox.commands.main, ["keys", "show", "release", "discard"]),
+        (emulators, emulators_main._COMMANDS),
+        (changefeed_cli.main, ["install", "setup-feed", "backfill", "prune", "read", "wait", "sweep", "status"]),
+        (inbox_commands.main, ["keys", "show", "release", "discard"]),
     ],
 )
 def test_help_describes_each_option_and_shows_no_default_that_says_nothing(
@@ -157,26 +158,34 @@ def test_help_needs_no_package_of_an_sql_source(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("words", [["--keep", "12h"], ["--days", "0.5"]])
 def test_prune_takes_the_durations_of_keep_or_days(words: list[str]) -> None:
-    assert changefeed.cli._parser().parse_args(["prune", "a.b", *words]).keep == timedelta(hours=12)
+    assert changefeed_cli._parser().parse_args(["prune", "a.b", *words]).keep == timedelta(hours=12)
 
 
 def test_a_missing_driver_is_named_with_the_distribution_that_has_it() -> None:
     # -S: without the packages of this Python.
-    command = [sys.executable, "-S", "-m", "changefeed", "status", "--url", "postgresql://user@127.0.0.1/database"]
+    command = [
+        sys.executable,
+        "-S",
+        "-m",
+        "outbox_relay.changefeed",
+        "status",
+        "--url",
+        "postgresql://user@127.0.0.1/database",
+    ]
     run = subprocess.run(
         command, cwd=ROOT, env={}, capture_output=True, text=True, timeout=WATCHDOG_S, check=False
     )
 
-    distribution = tomllib.loads((ROOT / "changefeed" / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    project = (ROOT / "outbox_relay/changefeed/pyproject.toml").read_text(encoding="utf-8")
     assert (run.returncode, run.stdout) == (2, "")
-    assert run.stderr.rstrip().endswith(f"pip install '{distribution['name']}[postgresql]'")
+    assert run.stderr.rstrip().endswith(f"pip install '{tomllib.loads(project)['project']['name']}[postgresql]'")
 
 
 @pytest.mark.parametrize(
     ("main", "name"),
     [
-        (inbox.commands.main, f"servicebus-inbox {inbox.version.__version__}"),
-        (changefeed.cli.main, f"sql-changefeed {changefeed.version.__version__}"),
+        (inbox_commands.main, f"outbox-relay-inbox {inbox_version.__version__}"),
+        (changefeed_cli.main, f"outbox-relay-changefeed {changefeed_version.__version__}"),
         (local.__main__.main, f"python -m local {relay.__version__}"),
     ],
 )
@@ -190,9 +199,9 @@ def test_a_program_prints_its_version(main: Main, name: str, capsys: pytest.Capt
 def test_the_emulators_print_their_version(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sys.argv", ["outbox-emulators", "--version"])
+    monkeypatch.setattr("sys.argv", ["outbox-relay-emulators", "--version"])
     with pytest.raises(SystemExit) as ended:
-        outbox_emulators.__main__.main()
+        emulators_main.main()
 
     assert ended.value.code == 0
-    assert capsys.readouterr().out == f"outbox-emulators {outbox_emulators.__version__}\n"
+    assert capsys.readouterr().out == f"outbox-relay-emulators {__version__}\n"

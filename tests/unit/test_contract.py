@@ -10,8 +10,8 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from outbox.data_object import can_be_id
-from outbox.relayable import MAX_INTEGER
+from outbox_relay.outbox.data_object import can_be_id
+from outbox_relay.outbox.relayable import MAX_INTEGER
 from relay.servicebus import messages
 from tests.support.contract import ASYNCAPI, EVENT, FOLDER, ROOT, SCHEMAS, WRITTEN, at, declared
 from tests.support.outbox import event, sound

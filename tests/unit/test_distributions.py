@@ -13,7 +13,9 @@ from packaging.requirements import Requirement
 
 from tests.support.pages import PAGES, ROOT
 
-FOLDERS = sorted(file.parent for file in [*ROOT.glob("*/pyproject.toml"), *ROOT.glob("packages/*/pyproject.toml")])
+FOLDERS = sorted(
+    file.parent for file in [*ROOT.glob("outbox_relay/*/pyproject.toml"), *ROOT.glob("packages/*/pyproject.toml")]
+)
 VERSION = "Programming Language :: Python :: "
 PRIVATE = {"azure-cosmos", "azure-servicebus", "azure-functions", "python-qpid-proton"}
 """Packages of which private parts are used."""
@@ -97,7 +99,9 @@ def test_the_extras_that_the_pages_install_exist() -> None:
     named = {
         (folder, extra)
         for page in PAGES
-        for folder, extras in re.findall(r"\./(?:packages/)?(\w+)\[([\w,]+)\]", page.read_text(encoding="utf-8"))
+        for folder, extras in re.findall(
+            r"\./(?:packages/|outbox_relay/)?(\w+)\[([\w,]+)\]", page.read_text(encoding="utf-8")
+        )
         for extra in extras.split(",")
     }
     existing = {

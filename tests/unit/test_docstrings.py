@@ -11,7 +11,7 @@ import pytest
 from tests.support.pages import ROOT
 
 PLACES = (
-    *("changefeed", "docs", "function_app.py", "infra", "local", "packages", "relay", "samples", "tests"),
+    *("docs", "function_app.py", "infra", "local", "outbox_relay", "packages", "relay", "samples", "tests"),
     "verification",
 )
 # An editor does not show the other docstring that one refers to, and a clause alone is no sentence.

@@ -11,21 +11,21 @@ from pathlib import Path
 
 import pytest
 
-import changefeed.cli
 import docs.site.__main__
-import inbox.commands
 import local.__main__
-import outbox_emulators.__main__
-import relay_operator.cli.main
+import outbox_relay.changefeed.cli as changefeed_cli
+import outbox_relay.emulators.__main__ as emulators_main
+import outbox_relay.inbox.commands as inbox_commands
+import outbox_relay.operator.cli.main as operator_cli_main
 import verification.bench.__main__
 import verification.journal.__main__
 from local.chaos.schedule import ALL_KINDS
-from outbox_emulators.cosmos import edges as cosmos
-from outbox_emulators.functions import edges as functions
-from outbox_emulators.servicebus import edges as servicebus
+from outbox_relay.emulators.cosmos import edges as cosmos
+from outbox_relay.emulators.functions import edges as functions
+from outbox_relay.emulators.servicebus import edges as servicebus
+from outbox_relay.operator.cli.terminal import EXIT_CODES
 from relay.backends.sql.rows import OPTIONAL_COLUMNS, REQUIRED_COLUMNS
 from relay.config.settings import Settings
-from relay_operator.cli.terminal import EXIT_CODES
 from tests.support.pages import PAGES, PRODUCT, ROOT, SHELL, blocks
 from tests.unit.test_documentation import prose
 
@@ -44,7 +44,7 @@ OTHER_NAMES = {
 }
 OTHER_OPTIONS = {
     "--directory": "the sample's consumer",
-    "--emulators-seed": "the pytest plugin of outbox-emulators",
+    "--emulators-seed": "the pytest plugin of outbox-relay-emulators",
     "--publish": "docker",
     "--spec": "pipx",
     "--ttl": "az",
@@ -113,7 +113,7 @@ def test_every_module_and_every_test_that_a_page_names_exists() -> None:
 
 
 def test_the_page_of_edges_has_every_admin_path_of_the_emulators() -> None:
-    source = ROOT / "packages/emulators/src/outbox_emulators"
+    source = ROOT / "packages/emulators/src/outbox_relay/emulators"
     written = {
         name
         for path in source.rglob("*.py")
@@ -149,12 +149,12 @@ def with_subcommands(commands: Mapping[str, tuple[str, str]]) -> argparse.Argume
 def programs() -> dict[str, argparse.ArgumentParser]:
     """The parser of each `python -m …` of the pages."""
     return {
-        "relay": relay_operator.cli.main.parser(),
+        "relay": operator_cli_main.parser(),
         "local": with_subcommands(local.__main__._COMMANDS),
-        "outbox_emulators": with_subcommands(outbox_emulators.__main__._COMMANDS),
-        "changefeed": changefeed.cli._parser(),
+        "outbox_relay.emulators": with_subcommands(emulators_main._COMMANDS),
+        "outbox_relay.changefeed": changefeed_cli._parser(),
         "bench": verification.bench.__main__.parser(),
-        "inbox": inbox.commands.parser(),
+        "outbox_relay.inbox": inbox_commands.parser(),
         "journal": verification.journal.__main__.parser(),
         "docs.site": docs.site.__main__.parser(),
     }
@@ -164,7 +164,7 @@ def commands(text: str, programs: Mapping[str, argparse.ArgumentParser]) -> Iter
     """Each of the programs with its arguments, without what the shell does with its output."""
     joined = re.sub(r"\\\n|…", " ", re.sub(r"\$\([^)]*\)", "x", text))
     arguments = r"""((?:"[^"]*"|'[^']*'|[^|<>#&;)\n"'])*)"""
-    for name, given in re.findall(rf"python -m ({'|'.join(programs)})\b(?!\.){arguments}", joined):
+    for name, given in re.findall(rf"python -m ({'|'.join(map(re.escape, programs))})\b(?!\.){arguments}", joined):
         yield name, shlex.split(given.replace("\\", "/"))
 
 
@@ -212,7 +212,7 @@ def test_every_command_and_option_in_a_sentence_exists(programs: dict[str, argpa
 
 def test_the_reference_of_commands_has_each_of_them(programs: dict[str, argparse.ArgumentParser]) -> None:
     text = (ROOT / "docs/site/reference/commands.rst").read_text(encoding="utf-8")
-    tools = ("relay", "local", "changefeed", "inbox", "outbox_emulators")
+    tools = ("relay", "local", *(f"outbox_relay.{name}" for name in ("changefeed", "inbox", "emulators")))
 
     shown = re.findall(r"^\.\. program-output:: python -m (.+) --help$", text, re.MULTILINE)
 

@@ -9,10 +9,8 @@ from collections.abc import Iterable, Mapping
 
 import pytest
 
-from relay.core import errors
-from relay.core.events import Reason
-from relay_operator.cli.main import parser
-from relay_operator.reasons import (
+from outbox_relay.operator.cli.main import parser
+from outbox_relay.operator.reasons import (
     AT_A_GLANCE,
     ERRORS,
     QUARANTINE,
@@ -21,9 +19,11 @@ from relay_operator.reasons import (
     Row,
     State,
 )
-from relay_operator.reasons import (
+from outbox_relay.operator.reasons import (
     RUNBOOK as SECTIONS,
 )
+from relay.core import errors
+from relay.core.events import Reason
 from tests.unit.test_documented_names import commands, page
 
 RUNBOOK, CONTRACT = "docs/runbook.md", "docs/message-contract.md"

@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from inbox import SqliteConnection, SqliteStore
-from inbox.sequences import advance
-from outbox_emulators.functions.leases import Lease
-from outbox_emulators.functions.listener import leases_to_take
+from outbox_relay.emulators.functions.leases import Lease
+from outbox_relay.emulators.functions.listener import leases_to_take
+from outbox_relay.inbox import SqliteConnection, SqliteStore
+from outbox_relay.inbox.sequences import advance
 from tests.support.closing import CloseLater
 from tests.unit.test_documented_names import page
 

@@ -110,7 +110,10 @@ def quoted() -> list[str]:
 def said_anywhere() -> list[str]:
     """The texts of the relay, of `inbox`, of the emulators and of the infrastructure, each on one line."""
     code = [
-        text for _, text in texts(*PRODUCT, "packages/emulators/src/outbox_emulators", "packages/inbox/src/inbox")
+        text
+        for _, text in texts(
+            *PRODUCT, "packages/emulators/src/outbox_relay/emulators", "packages/inbox/src/outbox_relay/inbox"
+        )
     ]
     others = [path for path in (ROOT / "infra").rglob("*") if path.suffix in (".kql", ".bicep")]
     return [" ".join(text.split()) for text in [*code, *(path.read_text("utf-8") for path in others)]]

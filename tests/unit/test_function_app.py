@@ -17,8 +17,8 @@ from azure.functions import meta
 from azure.functions.cosmosdb import CosmosDBTriggerConverter
 
 from local.stack.parts import ROOT
-from outbox_emulators.functions.app import Function, load_functions
-from outbox_emulators.functions.retries import UNLIMITED, RetryPolicy
+from outbox_relay.emulators.functions.app import Function, load_functions
+from outbox_relay.emulators.functions.retries import UNLIMITED, RetryPolicy
 from relay.backends.cosmos.source import ChangeBatch
 from relay.core.errors import SettingsError
 

@@ -14,19 +14,20 @@ from tests.support.pages import ROOT
 
 # Each package of the project, by the folder that holds it.
 PACKAGES = {
-    "outbox": ROOT / "packages/outbox/src",
-    "inbox": ROOT / "packages/inbox/src",
-    "outbox_emulators": ROOT / "packages/emulators/src",
-    "relay_operator": ROOT / "packages/operator/src",
-    **dict.fromkeys(("relay", "changefeed", "local", "samples", "tests", "verification"), ROOT),
+    **{
+        f"outbox_relay/{name}": ROOT / f"packages/{name}/src"
+        for name in ("outbox", "inbox", "emulators", "operator")
+    },
+    **dict.fromkeys(("relay", "outbox_relay/changefeed", "local", "samples", "tests", "verification"), ROOT),
 }
 NOTHING: frozenset[str] = frozenset()
 _COMMAND = "relay/__main__.py"
 """It starts the operator's package, which imports the relay."""
 ALLOWED = {
-    "relay": frozenset({"changefeed"}),
-    "relay_operator": frozenset({"relay", "changefeed"}),
-    **dict.fromkeys(("changefeed", "outbox", "inbox", "outbox_emulators", "verification.journal"), NOTHING),
+    "relay": frozenset({"outbox_relay.changefeed"}),
+    "outbox_relay.operator": frozenset({"relay", "outbox_relay.changefeed"}),
+    **{f"outbox_relay.{name}": NOTHING for name in ("changefeed", "outbox", "inbox", "emulators")},
+    "verification.journal": NOTHING,
 }
 
 
@@ -66,6 +67,6 @@ def test_a_package_imports_only_what_it_may(package: str) -> None:
 
 
 def package_of(file: str) -> str:
-    """The package that a file is in: its first folder, the one below `src`, or the one of `verification`."""
+    """The package of a file: its first folder, below `src` if there is one, or the first two."""
     first, *others = file.rpartition("src/")[2].split("/")
-    return f"{first}.{others[0]}" if first == "verification" else first
+    return f"{first}.{others[0]}" if first in ("outbox_relay", "verification") else first

@@ -45,11 +45,11 @@ LATER = {
         "mssql_python",
         "opentelemetry.sdk",
     ),
-    *("relay_operator", "relay.large", "outbox", "inbox", "difflib"),
+    *("outbox_relay.operator", "relay.large", "outbox_relay.outbox", "outbox_relay.inbox", "difflib"),
 }
-# Modules of one source. The commands and the console ask relay_operator.backends.backend instead.
-FOR_COSMOS_ALONE = {"relay.backends.cosmos", "relay_operator.backends.cosmos"}
-FOR_SQL_ALONE = {"changefeed", "relay.backends.sql", "relay_operator.backends.sql"}
+# Modules of one source. The commands and the console ask outbox_relay.operator.backends.backend instead.
+FOR_COSMOS_ALONE = {"relay.backends.cosmos", "outbox_relay.operator.backends.cosmos"}
+FOR_SQL_ALONE = {"outbox_relay.changefeed", "relay.backends.sql", "outbox_relay.operator.backends.sql"}
 SOURCES = FOR_COSMOS_ALONE | FOR_SQL_ALONE
 
 
@@ -79,7 +79,7 @@ def among(names: list[str], packages: set[str]) -> set[str]:
     ("settings", "not_these", "at_most"),
     [
         ({"COSMOS": COSMOS}, LATER | FOR_SQL_ALONE, 61),
-        ({"SQL": SQL}, LATER | FOR_COSMOS_ALONE, 86),
+        ({"SQL": SQL}, LATER | FOR_COSMOS_ALONE, 87),
     ],
     ids=["Cosmos DB", "SQL"],
 )
@@ -113,7 +113,7 @@ def tells_sources_apart(file: Path) -> bool:
 
 def test_the_settings_and_the_backends_alone_tell_the_sources_apart() -> None:
     may = re.compile(
-        r"relay/backends/|.*/relay_operator/backends/|relay/(core/place|config/settings|config/streams)\.py"
+        r"relay/backends/|.*/outbox_relay/operator/backends/|relay/(core/place|config/settings|config/streams)\.py"
     )
     files = [ROOT / "function_app.py", *(file for folder in PRODUCT for file in (ROOT / folder).rglob("*.py"))]
 

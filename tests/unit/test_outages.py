@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 import local.__main__
-import relay_operator.cli.main
+import outbox_relay.operator.cli.main
 from local.demo.service import PortInUse, _listening
 from local.stack.environment import Source, cosmos_settings, servicebus_settings, sql_settings, write_env_file
-from outbox_emulators import command_line
-from relay_operator.cli.main import parser
-from relay_operator.cli.terminal import ExitCode, Terminal
+from outbox_relay.emulators import command_line
+from outbox_relay.operator.cli.main import parser
+from outbox_relay.operator.cli.terminal import ExitCode, Terminal
 
 KEY = "bG9jYWwgc2VydmljZSBidXMga2V5"
 
@@ -60,7 +60,7 @@ RELAY = (
 async def answer(words: list[str], settings: dict[str, str]) -> tuple[int, str, str]:
     """The exit code, the output and the errors of a command of the relay."""
     terminal = Terminal(as_json=False, out=io.StringIO(), err=io.StringIO())
-    code = await relay_operator.cli.main.run(parser().parse_args(words), settings, terminal)
+    code = await outbox_relay.operator.cli.main.run(parser().parse_args(words), settings, terminal)
     assert isinstance(terminal.out, io.StringIO)
     assert isinstance(terminal.err, io.StringIO)
     return code, terminal.out.getvalue(), terminal.err.getvalue()

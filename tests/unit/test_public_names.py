@@ -14,7 +14,7 @@ from tests.support.pages import PAGES as MARKDOWN
 from tests.support.pages import ROOT
 from tests.support.signatures import describe
 
-LISTS_OPTIONS = ("inbox.Options",)
+LISTS_OPTIONS = ("outbox_relay.inbox.Options",)
 """Its fields are keyword arguments of `inbox.Receiver`: programs pass them, and make no object of it."""
 PAGES = sorted((ROOT / "docs/site/reference").glob("*.rst"))
 
@@ -32,7 +32,7 @@ def test_every_public_name_says_what_it_is() -> None:
     assert list(problems(MODULES)) == []
 
 
-@pytest.mark.parametrize("module_name", ["outbox", "inbox", "changefeed"])
+@pytest.mark.parametrize("module_name", ["outbox_relay.outbox", "outbox_relay.inbox", "outbox_relay.changefeed"])
 def test_every_public_function_and_class_has_an_example(module_name: str) -> None:
     """Tests run the programs of the pages and the samples, or strict type checkers read them (`tests/release`).
 

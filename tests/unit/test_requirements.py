@@ -28,7 +28,11 @@ _AT_MOST_MB = 215
 
 _RUN = ("function_app", "local.console", "local.demo", "local.sending", "local.stack", "local.watching")
 _SAMPLES = tuple(f"samples.{name}" for name in ("contacts", "debezium_table", "fastapi_writer", "worker_consumer"))
-_LIBRARIES = ("changefeed", "inbox", "outbox", "outbox_emulators", "relay", "relay_operator", *_SAMPLES)
+_LIBRARIES = (
+    "relay",
+    *(f"outbox_relay.{name}" for name in ("changefeed", "inbox", "outbox", "emulators", "operator")),
+    *_SAMPLES,
+)
 _NEEDED = {
     "local": (*_RUN, *_LIBRARIES),
     "sql": ("local.chaos", "local.database", "samples.contacts.sql", "samples.contacts.consumer.postgresql"),
@@ -36,7 +40,7 @@ _NEEDED = {
         "verification.bench",
         "verification.journal",
         "verification.simulation",
-        "outbox_emulators.pytest_plugin",
+        "outbox_relay.emulators.pytest_plugin",
         "tests.conftest",
     ),
     "spec": ("verification.spec",),
@@ -44,7 +48,7 @@ _NEEDED = {
 }
 # For pytest; with SOURCE=sql; run by the Functions worker.
 _NOT_RUN = {
-    "outbox_emulators.pytest_plugin",
+    "outbox_relay.emulators.pytest_plugin",
     "samples.contacts.sql",
     "samples.contacts.consumer.postgresql",
     "samples.contacts.functions_api",
@@ -77,9 +81,9 @@ def required_by_local() -> list[str]:
     """Return the requirements of the group `local` outside pyproject.toml."""
     own = {
         "./packages/operator": "outbox-relay-operator",
-        "./packages/inbox": "servicebus-inbox",
-        "./packages/outbox": "cosmos-outbox",
-        "./packages/emulators": "outbox-emulators",
+        "./packages/inbox": "outbox-relay-inbox",
+        "./packages/outbox": "outbox-relay-outbox",
+        "./packages/emulators": "outbox-relay-emulators",
     }
     found = []
     for option, name in zip(BESIDE_LOCAL[::2], BESIDE_LOCAL[1::2], strict=True):

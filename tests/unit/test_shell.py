@@ -19,47 +19,47 @@ from typing import NoReturn
 
 import pytest
 
-import changefeed.cli
-import inbox.commands
 import local.__main__
 import local.sending.command
-import outbox_emulators.__main__
-import relay_operator.cli.main
-from changefeed.errors import SetupError
+import outbox_relay.changefeed.cli as changefeed_cli
+import outbox_relay.emulators.__main__ as emulators_main
+import outbox_relay.inbox.commands as inbox_commands
+import outbox_relay.operator.cli.main as operator_cli_main
 from local.sending.command import _next
 from local.sending.writer import Commit
 from local.stack import lock
 from local.stack.command import _addresses
 from local.stack.settings import NoStackError, of_running
 from local.watching.command import _next as _check
-from outbox_emulators import command_line, shell, testing
+from outbox_relay.changefeed.errors import SetupError
+from outbox_relay.emulators import command_line, shell, testing
+from outbox_relay.operator.cli.check import _line
+from outbox_relay.operator.cli.terminal import Terminal, shows_colours
 from relay.backends.findings import Finding
 from relay.core.documents import SourceDocument
-from relay_operator.cli.check import _line
-from relay_operator.cli.terminal import Terminal, shows_colours
 from tests.support.pages import ROOT
 from tests.support.watchdog import WATCHDOG_S
 
 
 def emulators(words: Sequence[str]) -> int:
-    return command_line.main("outbox-emulators", "", outbox_emulators.__main__._COMMANDS, words)
+    return command_line.main("outbox-relay-emulators", "", emulators_main._COMMANDS, words)
 
 
 PROGRAMS: dict[str, Callable[[Sequence[str]], int]] = {
-    "relay": relay_operator.cli.main.main,
+    "relay": operator_cli_main.main,
     "local": local.__main__.main,
-    "changefeed": changefeed.cli.main,
-    "inbox": inbox.commands.main,
-    "outbox_emulators": emulators,
+    "changefeed": changefeed_cli.main,
+    "inbox": inbox_commands.main,
+    "emulators": emulators,
 }
 
 
 def test_the_copies_of_the_module_are_alike() -> None:
     paths = (
-        "packages/emulators/src/outbox_emulators/shell.py",
-        "changefeed/shell.py",
-        "packages/inbox/src/inbox/shell.py",
-        "packages/operator/src/relay_operator/cli/shell.py",
+        "packages/emulators/src/outbox_relay/emulators/shell.py",
+        "outbox_relay/changefeed/shell.py",
+        "packages/inbox/src/outbox_relay/inbox/shell.py",
+        "packages/operator/src/outbox_relay/operator/cli/shell.py",
     )
 
     assert len({(ROOT / path).read_text(encoding="utf-8") for path in paths}) == 1
@@ -92,8 +92,8 @@ def usage_error(program: str, words: str, capsys: pytest.CaptureFixture[str]) ->
         ("changefeed", "keep t 30d --jsom", "--json"),
         ("inbox", "relase k", "release"),
         ("inbox", "discard k --whole-kye", "--whole-key"),
-        ("outbox_emulators", "cosmoss", "cosmos"),
-        ("outbox_emulators", "cosmos --prot 1", "--port"),
+        ("emulators", "cosmoss", "cosmos"),
+        ("emulators", "cosmos --prot 1", "--port"),
     ],
 )
 def test_a_typo_gets_the_word_that_was_meant(
@@ -168,7 +168,11 @@ def with_closed_output(*words: str, **environment: str) -> tuple[int, str]:
 def test_a_command_whose_output_nobody_reads_ends_without_a_traceback(command: str, tmp_path: Path) -> None:
     where = ["--env-file", str(tmp_path / "stack.env")] if command == "local down" else []
 
-    ended = with_closed_output("-m", *command.split(), *where, PYTHONUNBUFFERED="", COSMOS="", SQL="")
+    module, *words = command.split()
+    if module not in ("relay", "local"):
+        module = f"outbox_relay.{module}"
+
+    ended = with_closed_output("-m", module, *words, *where, PYTHONUNBUFFERED="", COSMOS="", SQL="")
 
     assert ended == (shell.OUTPUT_CLOSED, "")
 
@@ -227,9 +231,11 @@ def test_a_character_that_the_code_page_lacks_is_replaced_and_json_keeps_its_val
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_each_program_replaces_what_the_code_page_lacks(program: str) -> None:
-    module = {"relay": "relay_operator.cli.shell", "changefeed": "changefeed.shell", "inbox": "inbox.shell"}.get(
-        program, "outbox_emulators.shell"
-    )
+    module = {
+        "relay": "outbox_relay.operator.cli.shell",
+        "changefeed": "outbox_relay.changefeed.shell",
+        "inbox": "outbox_relay.inbox.shell",
+    }.get(program, "outbox_relay.emulators.shell")
     script = f"from {module} import run; run(lambda: print('\\u2192 \\u9375 \\N{{PILE OF POO}}') or 0)"
 
     done = subprocess.run(
@@ -278,15 +284,18 @@ def test_this_python_is_called_as_from_the_current_directory(
 def test_only_commands_are_completed(calling: Callable[[str], None]) -> None:
     calling(".venv/bin/python")
 
-    text = "Run `python -m relay check` (/usr/bin/python -m pip), python -m changefeed status; a python -more"
-
-    assert shell.as_typed(text) == (
-        "Run `.venv/bin/python -m relay check` (/usr/bin/python -m pip), .venv/bin/python -m changefeed status; "
+    text = (
+        "Run `python -m relay check` (/usr/bin/python -m pip), python -m outbox_relay.changefeed status; "
         "a python -more"
     )
 
+    assert shell.as_typed(text) == (
+        "Run `.venv/bin/python -m relay check` (/usr/bin/python -m pip), "
+        ".venv/bin/python -m outbox_relay.changefeed status; a python -more"
+    )
 
-SCRIPTS = {"sql-changefeed": "changefeed", "servicebus-inbox": "inbox"}
+
+SCRIPTS = {"outbox-relay-changefeed": "changefeed", "outbox-relay-inbox": "inbox"}
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
@@ -312,17 +321,19 @@ def test_an_installed_command_names_itself_in_advice(
     calling: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refused(url: str) -> NoReturn:
-        raise SetupError("not installed. Install it: python -m changefeed install, and python -m relay check")
+        raise SetupError(
+            "not installed. Install it: python -m outbox_relay.changefeed install, and python -m relay check"
+        )
 
     calling(".venv/bin/python")
-    monkeypatch.setattr(changefeed.cli, "connect", refused)
+    monkeypatch.setattr(changefeed_cli, "connect", refused)
     for argv, command in (
-        ("sql-changefeed.exe", "sql-changefeed"),
-        ("changefeed/__main__.py", ".venv/bin/python -m changefeed"),
+        ("outbox-relay-changefeed.exe", "outbox-relay-changefeed"),
+        ("changefeed/__main__.py", ".venv/bin/python -m outbox_relay.changefeed"),
     ):
         monkeypatch.setattr(sys, "argv", [argv])
 
-        assert changefeed.cli.main(["status", "--url", "postgresql://x"]) == 2
+        assert changefeed_cli.main(["status", "--url", "postgresql://x"]) == 2
 
         advice = f"not installed. Install it: {command} install, and .venv/bin/python -m relay check"
         assert capsys.readouterr().err == f"error: {advice}\n"
@@ -395,7 +406,7 @@ def test_no_text_of_the_stack_takes_the_python_of_the_path() -> None:
             for each in ast.walk(tree)
             if isinstance(each, ast.Constant)
             and id(each) not in docstrings
-            and re.search(r"(?<!/)python -m \w+ [a-z]", str(each.value))
+            and re.search(r"(?<!/)python -m [\w.]+ [a-z]", str(each.value))
         ]
 
     assert naming == []
@@ -451,9 +462,11 @@ def test_findings_stand_out_from_what_is_in_order(monkeypatch: pytest.MonkeyPatc
 
 def test_a_missing_extra_of_the_emulators_is_installed_with_this_python(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(testing, "servicebus", raising=False)
-    monkeypatch.setitem(sys.modules, "outbox_emulators.testing.servicebus", None)
+    monkeypatch.setitem(sys.modules, "outbox_relay.emulators.testing.servicebus", None)
 
     with pytest.raises(ImportError) as refused:
         _ = testing.ServiceBusNamespace
 
-    assert str(refused.value).endswith(f". Run {shell.python()} -m pip install 'outbox-emulators[servicebus]'")
+    assert str(refused.value).endswith(
+        f". Run {shell.python()} -m pip install 'outbox-relay-emulators[servicebus]'"
+    )

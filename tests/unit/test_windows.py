@@ -13,7 +13,7 @@ import yaml  # type: ignore[import-untyped]
 
 from local import make_venv
 from local.stack.environment import write_env_file
-from outbox_emulators import shell
+from outbox_relay.emulators import shell
 from tests.support.pages import PAGES, ROOT
 
 PAGE = ROOT / "docs" / "local-stack.md"

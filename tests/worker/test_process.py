@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from outbox_emulators.functions.edges import Edges
-from outbox_emulators.functions.errors import HostError
-from outbox_emulators.functions.retries import RetryPolicy
-from outbox_emulators.functions.worker.interface import FunctionTimeout, Invocation, InvocationFailed
-from outbox_emulators.functions.worker.process import ProcessWorker
+from outbox_relay.emulators.functions.edges import Edges
+from outbox_relay.emulators.functions.errors import HostError
+from outbox_relay.emulators.functions.retries import RetryPolicy
+from outbox_relay.emulators.functions.worker.interface import FunctionTimeout, Invocation, InvocationFailed
+from outbox_relay.emulators.functions.worker.process import ProcessWorker
 from packages.emulators.tests.integration.test_worker import SCRIPT, invocation, recorded
 from tests.support.outbox import event
 from tests.support.stacks import running_stack

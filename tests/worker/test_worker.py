@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from outbox_emulators.functions.context import RetryContext
-from outbox_emulators.functions.documents import to_text
-from outbox_emulators.functions.worker import platform
-from outbox_emulators.functions.worker.interface import Invocation
-from outbox_emulators.servicebus.entities import Entities
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.functions.context import RetryContext
+from outbox_relay.emulators.functions.documents import to_text
+from outbox_relay.emulators.functions.worker import platform
+from outbox_relay.emulators.functions.worker.interface import Invocation
+from outbox_relay.emulators.servicebus.entities import Entities
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
 from tests.support.outbox import event
 from tests.support.subscriber import received
 

@@ -16,8 +16,8 @@ from rich.console import Console
 from rich.table import Table
 
 from local.stack.parts import ROOT
-from outbox_emulators.command_line import Parser
-from outbox_emulators.process import Stopped, until_done
+from outbox_relay.emulators.command_line import Parser
+from outbox_relay.emulators.process import Stopped, until_done
 from verification.bench import benchmark, pages
 from verification.bench.benchmark import Benchmark, Plan
 from verification.bench.coldstart import ColdStart

@@ -15,9 +15,9 @@ from azure.servicebus import parse_connection_string
 from azure.servicebus._pyamqp.utils import generate_sas_token  # the token's format is public, its encoder is not
 from proton import Collector, Connection, Delivery, Event, Link, Message, Sender, Transport, TransportException
 
-from outbox_emulators.servicebus import codec
-from outbox_emulators.servicebus.frames import TRANSFER, FrameReader, performative
-from outbox_emulators.servicebus.sections import BATCH_FORMAT
+from outbox_relay.emulators.servicebus import codec
+from outbox_relay.emulators.servicebus.frames import TRANSFER, FrameReader, performative
+from outbox_relay.emulators.servicebus.sections import BATCH_FORMAT
 from relay.servicebus.pipelined.outgoing import IN_FLIGHT
 
 LARGEST_BATCH = 65_000

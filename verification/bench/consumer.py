@@ -15,9 +15,9 @@ import sys
 import time
 from typing import Any, Protocol
 
-import inbox
 from local.stack.environment import TOPIC
-from outbox_emulators.process import announce
+from outbox_relay import inbox
+from outbox_relay.emulators.process import announce
 from verification.bench.baselines.receivers import ByHand, InTurn
 from verification.bench.effects import Effects, Sqlite
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import cast
 
-from changefeed.statements import AsyncSession, Dialect, Result, Statement
+from outbox_relay.changefeed.statements import AsyncSession, Dialect, Result, Statement
 
 Connect = Callable[[], Awaitable[AsyncSession]]
 

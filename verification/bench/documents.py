@@ -11,7 +11,7 @@ from typing import Any
 
 from azure.functions import DocumentList
 
-from outbox_emulators.functions.documents import from_text, to_text
+from outbox_relay.emulators.functions.documents import from_text, to_text
 
 EVENT_TYPE = "domainEvent"
 

@@ -14,8 +14,8 @@ from typing import TypeVar
 
 from azure.servicebus import ServiceBusReceivedMessage
 
-import inbox
 from local.stack.environment import TOPIC
+from outbox_relay import inbox
 from verification.bench.baselines.receivers import Handle
 
 ConnectionT = TypeVar("ConnectionT", bound=sqlite3.Connection)

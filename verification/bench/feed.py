@@ -15,11 +15,11 @@ from typing import Any
 import psutil
 import psycopg
 
-from changefeed import START, AsyncFeed, connect_async
 from local.stack import outboxes
 from local.stack.environment import Source
 from local.stack.options import StackOptions
 from local.stack.processor import processor_seconds
+from outbox_relay.changefeed import START, AsyncFeed, connect_async
 from verification.bench.benchmark import Bound, Findings, Live, Plan, Table, Target, median
 from verification.bench.counting import CountedSessions
 from verification.bench.offline import ENVIRONMENT

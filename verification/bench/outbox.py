@@ -10,7 +10,7 @@ from typing import Any, Self
 from azure.cosmos.aio import CosmosClient
 
 from local.stack.environment import DATABASE
-from outbox_emulators.cosmos.partitioning import PartitionKeyDefinition, locate
+from outbox_relay.emulators.cosmos.partitioning import PartitionKeyDefinition, locate
 
 _CONTAINER = "data"
 _DEFINITION = PartitionKeyDefinition.from_json({"paths": ["/partitionKey"], "kind": "Hash", "version": 2})

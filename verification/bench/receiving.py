@@ -14,9 +14,9 @@ from pathlib import Path
 
 from azure.servicebus import ServiceBusMessage
 
-from inbox import connect
 from local.stack.environment import TOPIC
 from local.stack.parts import Part
+from outbox_relay.inbox import connect
 from verification.bench.benchmark import TIMES, Bound, Findings, Live, Plan, Table, Target, median, percent, shown
 from verification.bench.broker import Broker
 from verification.bench.consumer import BY_HAND, IN_TURN, INBOX, SUBSCRIPTION

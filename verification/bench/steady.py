@@ -18,13 +18,13 @@ from typing import Any
 import psutil
 import psycopg
 
-from changefeed import connect_async, install_async, setup_feed_async
-from changefeed.statements import Statement
 from local.database.server import POSTGRES, as_other_user, prepare
+from outbox_relay.changefeed import connect_async, install_async, setup_feed_async
+from outbox_relay.changefeed.statements import Statement
+from outbox_relay.operator.backends.sql import install
 from relay.backends.sql.backend import SqlBackend
 from relay.backends.sql.worker import Worker
 from relay.config.settings import Settings
-from relay_operator.backends.sql import install
 from verification.bench.benchmark import Bound, Findings, Live, Plan, Table, Target, median, shown
 from verification.bench.broker import Broker
 from verification.bench.counting import Connect

@@ -21,11 +21,11 @@ from azure.servicebus import ServiceBusReceiveMode
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 from azure.servicebus.exceptions import OperationTimeoutError
 
-from inbox import connect
-from inbox.event_loop import end_tasks
 from local.stack.environment import TOPIC
 from local.stack.parts import Part
-from outbox_emulators.process import announce, heed_signals, until_stopped
+from outbox_relay.emulators.process import announce, heed_signals, until_stopped
+from outbox_relay.inbox import connect
+from outbox_relay.inbox.event_loop import end_tasks
 
 SUBSCRIPTION = "all"
 _PREFETCH = 200

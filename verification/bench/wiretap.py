@@ -13,9 +13,9 @@ from itertools import islice
 from types import TracebackType
 from typing import Any, Self
 
-from outbox_emulators.servicebus import codec
-from outbox_emulators.servicebus.frames import TRANSFER, FrameReader, performative
-from outbox_emulators.servicebus.sections import BATCH_FORMAT
+from outbox_relay.emulators.servicebus import codec
+from outbox_relay.emulators.servicebus.frames import TRANSFER, FrameReader, performative
+from outbox_relay.emulators.servicebus.sections import BATCH_FORMAT
 
 _ATTACH = 0x12
 _HANDLE, _MESSAGE_FORMAT, _MORE = 0, 3, 5

@@ -20,7 +20,7 @@ from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from inbox.event_loop import Watchdog
+from outbox_relay.inbox.event_loop import Watchdog
 
 if TYPE_CHECKING:
     from verification.simulation.world import World

@@ -8,6 +8,9 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+from outbox_relay.operator.cli.quarantine_admin import QuarantineAdmin
+from outbox_relay.operator.cli.release import Release
+from outbox_relay.operator.cli.sender import OrderedSender
 from relay.config.settings import OnPoison, Settings
 from relay.core.documents import SourceDocument, StoredDocument
 from relay.core.errors import OperationError, StoreError
@@ -17,9 +20,6 @@ from relay.core.place import Place
 from relay.quarantine.items import Filter, Items, RecordSummary
 from relay.servicebus import messages
 from relay.servicebus.publisher import ServiceBusPublisher
-from relay_operator.cli.quarantine_admin import QuarantineAdmin
-from relay_operator.cli.release import Release
-from relay_operator.cli.sender import OrderedSender
 from verification.journal import entries
 from verification.simulation.journal_keeper import Notes
 from verification.simulation.senders import SimulatedSenders

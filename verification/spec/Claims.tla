@@ -13,9 +13,9 @@ CONSTANTS
     MaxFaults,      \* steps that lose something, hand the shard over, end a process or start it again
 
     \* Safeguards. Each is TRUE; a run with one taken out is violated.
-    StoresUnderItsEpoch,    \* changefeed/claims.py: the cursor is stored where the row has the epoch of the claim
-    TakingRaisesEpoch,      \* changefeed/claims.py: whoever takes a claim raises its epoch
-    TakesAsItRead,          \* changefeed/claims.py: a claim is taken where the row is still as it was read
+    StoresUnderItsEpoch,    \* outbox_relay/changefeed/claims.py: the cursor is stored where the row has the epoch of the claim
+    TakingRaisesEpoch,      \* outbox_relay/changefeed/claims.py: whoever takes a claim raises its epoch
+    TakesAsItRead,          \* outbox_relay/changefeed/claims.py: a claim is taken where the row is still as it was read
     SendsWhileItHolds,      \* relay/backends/sql/source.py: nothing is sent once the claim was not renewed in time
     SendsInOrder,           \* relay/servicebus/key_sender.py: nothing is sent ahead of an event that was not accepted
     StoresWhatWasAccepted,  \* relay/backends/sql/shard.py: the cursor is stored after its page was accepted

@@ -18,16 +18,16 @@ CONSTANTS
     Anyway,         \* 1 if old events may come after new ones: backfill --anyway
     Elsewhere,      \* 1 if one process keeps its cursors elsewhere, where prune does not see them
 
-    \* Safeguards: changefeed/postgresql/migrations and changefeed/sqlserver/migrations. Each is TRUE.
+    \* Safeguards: outbox_relay/changefeed/postgresql/migrations and outbox_relay/changefeed/sqlserver/migrations. Each is TRUE.
     ReadersNumber,          \* positions are given to committed rows, by readers: a writer's own number is none
     NumbersUnderLock,       \* one process at a time gives the positions of a shard
     SnapshotAfterLock,      \* what is committed is looked up after the lock was got: READ COMMITTED, a new statement
     SortsBySequence,        \* rows of one snapshot get positions in the order of their sequence numbers
     TakesTheFirst,          \* where not all rows get positions, those with the first numbers do
-    PruneWaitsForConsumers, \* changefeed/retention.py: no row is deleted that a consumer has not read
+    PruneWaitsForConsumers, \* outbox_relay/changefeed/retention.py: no row is deleted that a consumer has not read
     PruneCountsTheAbsent,   \* a consumer without a claim in a shard has read nothing of it
     RefusesPrunedCursors,   \* a cursor behind deleted rows is refused
-    RefusesUsedShards,      \* changefeed/backfill.py: no backfill of a shard that was read or written to
+    RefusesUsedShards,      \* outbox_relay/changefeed/backfill.py: no backfill of a shard that was read or written to
     RefusesAfterPrune,      \* no backfill where rows may have been on the feed
     ListsInOneSnapshot,     \* the rows to move are those that are neither in the outbox nor on the feed at one time
     MovesInOrder,           \* they are moved in the order of the list

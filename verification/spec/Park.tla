@@ -34,13 +34,13 @@ CONSTANTS
     OrdersHavePlaces,       \* relay/core/holds.py: an order that is carried out is about one version of its event
     MarkerHasPlace,         \* relay/core/holds.py: what lies before the event that parked its key is not parked
     BatchTouchesMarker,     \* relay/quarantine/parking.py: a record of a parked key is in one batch with its marker
-    UnparksAsRead,          \* packages/operator/src/relay_operator/cli/quarantine_admin.py: the marker is removed only as it was read, before the count
-    UnparksInterrupted,     \* packages/operator/src/relay_operator/cli/quarantine.py: a release unparks a key without records
-    ReleasesInOrder,        \* packages/operator/src/relay_operator/cli/release.py: of a parked key, nothing is sent ahead of a record that stays
-    RemovesAfterAcceptance, \* packages/operator/src/relay_operator/cli/release.py: a record is removed once its event was accepted
-    KeepsWhatWasSetAside,   \* packages/operator/src/relay_operator/cli/quarantine_admin.py: no order replaces one that was carried out for the same version
-    WithdrawsAsRead,        \* packages/operator/src/relay_operator/cli/quarantine_admin.py: an order is withdrawn only as it was read
-    RemovalLeavesOrder,     \* packages/operator/src/relay_operator/cli/quarantine_admin.py: what was parked behind another event leaves an order when it is
+    UnparksAsRead,          \* packages/operator/src/outbox_relay/operator/cli/quarantine_admin.py: the marker is removed only as it was read, before the count
+    UnparksInterrupted,     \* packages/operator/src/outbox_relay/operator/cli/quarantine.py: a release unparks a key without records
+    ReleasesInOrder,        \* packages/operator/src/outbox_relay/operator/cli/release.py: of a parked key, nothing is sent ahead of a record that stays
+    RemovesAfterAcceptance, \* packages/operator/src/outbox_relay/operator/cli/release.py: a record is removed once its event was accepted
+    KeepsWhatWasSetAside,   \* packages/operator/src/outbox_relay/operator/cli/quarantine_admin.py: no order replaces one that was carried out for the same version
+    WithdrawsAsRead,        \* packages/operator/src/outbox_relay/operator/cli/quarantine_admin.py: an order is withdrawn only as it was read
+    RemovalLeavesOrder,     \* packages/operator/src/outbox_relay/operator/cli/quarantine_admin.py: what was parked behind another event leaves an order when it is
                             \* removed
     OrdersOutlastComparisons, \* relay/core/holds.py: an order remains until nobody stores what was compared before its event was passed
 
@@ -376,7 +376,7 @@ MayLeave(e) == SettingAsideTakesTime => e <= aged
 Leave(e) ==
     order' = IF RemovalLeavesOrder /\ e \notin Troubled THEN [order EXCEPT ![NameOf(e)] = e] ELSE order
 
-\* `quarantine release`: Release.release and Release.release_parked in packages/operator/src/relay_operator/cli/release.py.
+\* `quarantine release`: Release.release and Release.release_parked in packages/operator/src/outbox_relay/operator/cli/release.py.
 List ==
     /\ step = "idle" /\ record # {}
     /\ step' = "releasing" /\ list' = record /\ sent' = {}

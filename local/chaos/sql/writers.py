@@ -12,11 +12,11 @@ from typing import Any
 
 import psycopg
 
-from changefeed import shard_of
 from local.chaos.history import BEHIND, Histories
 from local.chaos.schedule import Fault
 from local.chaos.streams import TABLE, Layout, table_of
 from local.chaos.workload import Commit
+from outbox_relay.changefeed import shard_of
 
 LONG_TRANSACTION = "long-transaction"
 WRITER_KILLED = "writer-killed-within-a-transaction"

@@ -10,12 +10,12 @@ from typing import Any
 import aiohttp
 import pytest
 
-from outbox_emulators.access import Access
-from outbox_emulators.cosmos.server import CosmosServer
-from outbox_emulators.functions.admin import served
-from outbox_emulators.functions.host import Host
-from outbox_emulators.servicebus.entities import Entities
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.access import Access
+from outbox_relay.emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.functions.admin import served
+from outbox_relay.emulators.functions.host import Host
+from outbox_relay.emulators.servicebus.entities import Entities
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
 
 FOREIGN = [
     {"Origin": "http://evil.example"},

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from outbox_emulators.faults import Faults
+from outbox_relay.emulators.faults import Faults
 
 
 @dataclass(frozen=True)

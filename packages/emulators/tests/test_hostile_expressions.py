@@ -14,17 +14,17 @@ import aiohttp
 import pytest
 import regex
 
-from outbox_emulators.cosmos import hybridrow
-from outbox_emulators.cosmos.errors import BadRequest
-from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
-from outbox_emulators.cosmos.query.evaluation import Scope, compile_expression
-from outbox_emulators.cosmos.query.parsing import parse_query
-from outbox_emulators.cosmos.query.values import UNDEFINED
-from outbox_emulators.cosmos.server import CosmosServer
-from outbox_emulators.patterns import InvalidPatternError, Pattern, PatternTooLargeError, like_pattern
-from outbox_emulators.servicebus.message import MAX_PROPERTY_BYTES, Message
-from outbox_emulators.servicebus.sql import EvaluationError, SqlError, parse_action, parse_filter
-from outbox_emulators.testing import Answer, RawClient
+from outbox_relay.emulators.cosmos import hybridrow
+from outbox_relay.emulators.cosmos.errors import BadRequest
+from outbox_relay.emulators.cosmos.provisioning import ContainerSpec, provision
+from outbox_relay.emulators.cosmos.query.evaluation import Scope, compile_expression
+from outbox_relay.emulators.cosmos.query.parsing import parse_query
+from outbox_relay.emulators.cosmos.query.values import UNDEFINED
+from outbox_relay.emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.patterns import InvalidPatternError, Pattern, PatternTooLargeError, like_pattern
+from outbox_relay.emulators.servicebus.message import MAX_PROPERTY_BYTES, Message
+from outbox_relay.emulators.servicebus.sql import EvaluationError, SqlError, parse_action, parse_filter
+from outbox_relay.emulators.testing import Answer, RawClient
 from packages.emulators.tests.servicebus.fakes import a_message
 from tests.support.watchdog import WATCHDOG_S
 

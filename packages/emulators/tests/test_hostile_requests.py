@@ -13,14 +13,14 @@ import aiohttp
 import pytest
 from azure.servicebus._pyamqp.utils import generate_sas_token
 
-from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
-from outbox_emulators.cosmos.server import CosmosServer
-from outbox_emulators.functions.admin import served
-from outbox_emulators.functions.host import Host
-from outbox_emulators.servicebus.auth import DEFAULT_KEY, KEY_NAME
-from outbox_emulators.servicebus.server import ServiceBusServer
-from outbox_emulators.servicebus.shorthand import entities_of
-from outbox_emulators.testing import RawClient
+from outbox_relay.emulators.cosmos.provisioning import ContainerSpec, provision
+from outbox_relay.emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.functions.admin import served
+from outbox_relay.emulators.functions.host import Host
+from outbox_relay.emulators.servicebus.auth import DEFAULT_KEY, KEY_NAME
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.servicebus.shorthand import entities_of
+from outbox_relay.emulators.testing import RawClient
 from tests.support.watchdog import WATCHDOG_S
 
 DOCS = "/dbs/shop/colls/orders/docs"

@@ -8,9 +8,9 @@ from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
-import outbox_emulators
+import outbox_relay.emulators
 
-PACKAGE = Path(outbox_emulators.__file__).parent
+PACKAGE = Path(outbox_relay.emulators.__file__).parent
 
 
 @cache
@@ -18,7 +18,7 @@ def _modules() -> dict[str, ast.Module]:
     """Every module of the package by its name, parsed."""
     found = {}
     for path in PACKAGE.rglob("*.py"):
-        parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+        parts = path.relative_to(PACKAGE.parents[1]).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
         found[name] = ast.parse(path.read_text(encoding="utf-8"), str(path))
     return found
@@ -61,7 +61,7 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
 
     # Each of the names is imported by the one after it.
     assert cycle == []
-    assert graph["outbox_emulators.cosmos.server"] >= {"outbox_emulators.cosmos.account"}
+    assert graph["outbox_relay.emulators.cosmos.server"] >= {"outbox_relay.emulators.cosmos.account"}
 
 
 def test_no_import_is_relative() -> None:

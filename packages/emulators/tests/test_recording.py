@@ -15,11 +15,11 @@ from azure.cosmos.exceptions import CosmosBatchOperationError
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
 
-from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
-from outbox_emulators.cosmos.server import CosmosServer
-from outbox_emulators.recording import Recording
-from outbox_emulators.servicebus.server import ServiceBusServer
-from outbox_emulators.testing import RawClient, entities_of
+from outbox_relay.emulators.cosmos.provisioning import ContainerSpec, provision
+from outbox_relay.emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.recording import Recording
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.testing import RawClient, entities_of
 
 NOW = 1_700_000_000.25
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import azure.functions as func
 
-from changefeed import MAX_PAGE_SIZE
+from outbox_relay.changefeed import MAX_PAGE_SIZE
 from relay.backends import assembly
 from relay.backends.sql.database import Database
 from relay.backends.sql.quarantine import SqlItems

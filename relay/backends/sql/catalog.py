@@ -11,11 +11,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from changefeed.connections import is_postgresql
-from changefeed.postgresql.dialect import PostgresDialect
-from changefeed.sqlserver.dialect import SqlServerDialect
-from changefeed.statements import Dialect, Statement
-from changefeed.tables import Tables, names_of
+from outbox_relay.changefeed.connections import is_postgresql
+from outbox_relay.changefeed.postgresql.dialect import PostgresDialect
+from outbox_relay.changefeed.sqlserver.dialect import SqlServerDialect
+from outbox_relay.changefeed.statements import Dialect, Statement
+from outbox_relay.changefeed.tables import Tables, names_of
 from relay.config.settings import QUARANTINE_TABLE, SqlFeed
 
 RIGHTS = ("select", "insert", "update", "delete", "execute")

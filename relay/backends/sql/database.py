@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 
 from azure.core.exceptions import AzureError
 
-from changefeed import AsyncConsumer, ChangefeedError, Claim, DatabaseError, SetupError
-from changefeed.connections import connect_async, is_postgresql
-from changefeed.statements import AsyncSession, Dialect, Result, Statement
+from outbox_relay.changefeed import AsyncConsumer, ChangefeedError, Claim, DatabaseError, SetupError
+from outbox_relay.changefeed.connections import connect_async, is_postgresql
+from outbox_relay.changefeed.statements import AsyncSession, Dialect, Result, Statement
 from relay.config.settings import SqlFeed
 from relay.core.errors import FeedError, RelayError, ServiceError, first_line
 from relay.core.remedy import CHECK, INSTALL

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from changefeed.statements import Entry
+from outbox_relay.changefeed.statements import Entry
 
 # The share of the whole that is reserved for a page before it is read, when its size is unknown.
 _SHARES = 8

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from changefeed import DatabaseError, Entry
-from changefeed.statements import AsyncSession, Statement
-from changefeed.tables import Tables
+from outbox_relay.changefeed import DatabaseError, Entry
+from outbox_relay.changefeed.statements import AsyncSession, Statement
+from outbox_relay.changefeed.tables import Tables
 from relay.config.settings import SqlFeed
 
 

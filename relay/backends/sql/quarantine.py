@@ -25,8 +25,8 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
-from changefeed import ChangefeedError, DatabaseError
-from changefeed.statements import AsyncSession, Row, Statement
+from outbox_relay.changefeed import ChangefeedError, DatabaseError
+from outbox_relay.changefeed.statements import AsyncSession, Row, Statement
 from relay.backends.sql.database import Database
 from relay.config.settings import QUARANTINE_TABLE
 from relay.core import holds

@@ -23,8 +23,8 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from changefeed.statements import Entry
-from changefeed.ulid import milliseconds
+from outbox_relay.changefeed.statements import Entry
+from outbox_relay.changefeed.ulid import milliseconds
 from relay.backends.canary import is_canary
 from relay.core import jsontext
 from relay.core.documents import Numeric, SourceDocument, StoredDocument

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from changefeed import (
+from outbox_relay.changefeed import (
     AsyncConsumer,
     AsyncFeed,
     ChangefeedError,
@@ -24,8 +24,8 @@ from changefeed import (
     Page,
     Stored,
 )
-from changefeed.statements import AsyncSession, Entry
-from changefeed.ulid import milliseconds
+from outbox_relay.changefeed.statements import AsyncSession, Entry
+from outbox_relay.changefeed.ulid import milliseconds
 from relay.backends.sql.database import FAILURES, BoundedSession
 from relay.backends.sql.memory import Memory, PageSize, size_of
 from relay.backends.sql.missing import vouch_for

@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from changefeed.claims import Claim
-from changefeed.feed import Page
-from changefeed.statements import Entry
-from changefeed.ulid import from_text
+from outbox_relay.changefeed.claims import Claim
+from outbox_relay.changefeed.feed import Page
+from outbox_relay.changefeed.statements import Entry
+from outbox_relay.changefeed.ulid import from_text
 from relay.backends.sql.rows import position_time, select, select_each
 from relay.core.events import Event, Received, Rejected
 from relay.routes.selection import Selection

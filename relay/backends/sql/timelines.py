@@ -6,8 +6,8 @@ import json
 from collections.abc import Sequence
 from uuid import uuid4
 
-from changefeed import ChangefeedError
-from changefeed.statements import AsyncSession, Row, Statement
+from outbox_relay.changefeed import ChangefeedError
+from outbox_relay.changefeed.statements import AsyncSession, Row, Statement
 from relay.backends.sql.database import Database
 from relay.config.settings import SqlFeed
 from relay.core.errors import RulesError

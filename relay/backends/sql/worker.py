@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from changefeed import AsyncConsumer, AsyncFeed, Claim, ClaimLostError, DatabaseError, Stored
+from outbox_relay.changefeed import AsyncConsumer, AsyncFeed, Claim, ClaimLostError, DatabaseError, Stored
 from relay.backends.sql.database import FAILURES, BoundedSession
 from relay.backends.sql.memory import Memory
 from relay.backends.sql.shard import Connect, Shard

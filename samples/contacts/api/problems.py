@@ -14,7 +14,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Route
 
-from outbox import InvalidContinuation, OutboxError, Throttled
+from outbox_relay.outbox import InvalidContinuation, OutboxError, Throttled
 from samples.contacts.domain import InvalidContact
 
 MEDIA_TYPE = "application/problem+json"

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
-from outbox import NotModified
+from outbox_relay.outbox import NotModified
 from samples.contacts.api.conditions import EntityTags, parse_if_none_match, require_if_match
 from samples.contacts.api.openapi import ETAG, LOCATION, problems
 from samples.contacts.api.schemas import (

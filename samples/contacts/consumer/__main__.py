@@ -11,7 +11,7 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
-import inbox
+from outbox_relay import inbox
 from samples.contacts.consumer.kept import Kept, open_directory
 from samples.contacts.settings import SettingMissing, open_servicebus
 

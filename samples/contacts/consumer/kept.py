@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-import inbox
+from outbox_relay import inbox
 from samples.contacts.consumer.directory import Directory
 from samples.contacts.consumer.receiving import handle_message
 

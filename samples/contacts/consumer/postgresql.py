@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from psycopg_pool import AsyncConnectionPool
 
-import inbox
+from outbox_relay import inbox
 from samples.contacts.consumer.changes import UnreadableEvent, parse_change, parse_event
 from samples.contacts.consumer.directory import contacts_of, rows_of
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import inbox
+from outbox_relay import inbox
 from samples.contacts.consumer.changes import UnreadableEvent
 from samples.contacts.consumer.directory import Directory
 from samples.contacts.consumer.handler import handle

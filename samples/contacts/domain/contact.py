@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, Self
 from uuid import uuid4
 
-from outbox import DomainEntity
+from outbox_relay.outbox import DomainEntity
 from samples.contacts.domain.events import (
     ContactCompanyUpdatedEvent,
     ContactCreatedEvent,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from outbox import DomainEvent
+from outbox_relay.outbox import DomainEvent
 from samples.contacts.domain.values import Company, Name
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Self
 
-from outbox import EntityState, traceparent
-from outbox.batch import Operation
-from outbox.data_object import Position, entity_object, event_object
-from outbox.entities import raised_by, sequence_of
+from outbox_relay.outbox import EntityState, traceparent
+from outbox_relay.outbox.batch import Operation
+from outbox_relay.outbox.data_object import Position, entity_object, event_object
+from outbox_relay.outbox.entities import raised_by, sequence_of
 from samples.contacts.domain import Contact
 
 _EVENT_TYPE = "domainEvent"

@@ -7,7 +7,7 @@ from typing import TypeVar
 from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as NoConnection
 
-from outbox import CommitUncertain, OutboxError, Unavailable
+from outbox_relay.outbox import CommitUncertain, OutboxError, Unavailable
 
 LOST = (OperationalError, InterfaceError, NoConnection, OSError)
 """The connection was lost or refused, or none was free in time."""

@@ -9,9 +9,9 @@ from typing import Any
 from sqlalchemy import Row, select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from outbox import InvalidContinuation, NotFound, NotModified, Page, Unavailable
-from outbox.entities import name_of
-from outbox.versions import restore
+from outbox_relay.outbox import InvalidContinuation, NotFound, NotModified, Page, Unavailable
+from outbox_relay.outbox.entities import name_of
+from outbox_relay.outbox.versions import restore
 from samples.contacts.domain import Contact
 from samples.contacts.sql import tables
 from samples.contacts.sql.change import etag_of

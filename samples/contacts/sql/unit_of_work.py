@@ -9,10 +9,10 @@ from sqlalchemy import exists, insert, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from changefeed import shard_of
-from outbox import CommitUncertain, Conflict, PreconditionFailed
-from outbox.entities import name_of
-from outbox.versions import mark_saved
+from outbox_relay.changefeed import shard_of
+from outbox_relay.outbox import CommitUncertain, Conflict, PreconditionFailed
+from outbox_relay.outbox.entities import name_of
+from outbox_relay.outbox.versions import mark_saved
 from samples.contacts.domain import Contact
 from samples.contacts.sql import tables
 from samples.contacts.sql.change import Change, etag_of

@@ -13,9 +13,9 @@ from typing import Any
 import mssql_python
 import pytest
 
-import changefeed
-from changefeed import AsyncSession, DatabaseError, Session
-from changefeed.statements import Statement
+from outbox_relay import changefeed
+from outbox_relay.changefeed import AsyncSession, DatabaseError, Session
+from outbox_relay.changefeed.statements import Statement
 from tests.changefeed.backends import TABLE
 from tests.changefeed.history import Event
 from tests.support.watchdog import WATCHDOG_S

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from changefeed import Feed, Session, setup_feed
-from changefeed.statements import Result, Statement
+from outbox_relay.changefeed import Feed, Session, setup_feed
+from outbox_relay.changefeed.statements import Result, Statement
 from tests.changefeed.sqlserver.backend import TsqlDatabase
 
 VARIABLE = "CHANGEFEED_TEST_SQLSERVER"

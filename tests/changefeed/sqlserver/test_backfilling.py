@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from changefeed import START, ArgumentError, BackfillPlan, backfill, prune, shard_of, status
-from changefeed.ulid import milliseconds
+from outbox_relay.changefeed import START, ArgumentError, BackfillPlan, backfill, prune, shard_of, status
+from outbox_relay.changefeed.ulid import milliseconds
 from tests.changefeed.history import kinds
 from tests.changefeed.interleavings import two_readers_at_the_head
 from tests.changefeed.journal import Journal

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from changefeed import (
+from outbox_relay.changefeed import (
     START,
     ArgumentError,
     BackfillPlan,
@@ -17,7 +17,7 @@ from changefeed import (
     set_keep,
     setup_feed,
 )
-from changefeed.statements import Statement
+from outbox_relay.changefeed.statements import Statement
 from relay.backends.sql.catalog import SQLSERVER
 from tests.changefeed.sqlserver.conftest import Events
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from changefeed import BackfillPlan
-from changefeed.sqlserver import sessions
-from changefeed.sqlserver.dialect import SqlServerDialect
-from changefeed.sqlserver.sessions import SqlServerSession
-from changefeed.statements import Result, Statement, run
+from outbox_relay.changefeed import BackfillPlan
+from outbox_relay.changefeed.sqlserver import sessions
+from outbox_relay.changefeed.sqlserver.dialect import SqlServerDialect
+from outbox_relay.changefeed.sqlserver.sessions import SqlServerSession
+from outbox_relay.changefeed.statements import Result, Statement, run
 
 
 class Connection:

@@ -8,9 +8,9 @@ from functools import cache
 import pytest
 from sqlfluff.core import FluffConfig, Linter
 
-from changefeed.install import migrations
-from changefeed.sqlserver import sessions
-from changefeed.sqlserver.dialect import batches
+from outbox_relay.changefeed.install import migrations
+from outbox_relay.changefeed.sqlserver import sessions
+from outbox_relay.changefeed.sqlserver.dialect import batches
 
 _MIGRATIONS = migrations("sqlserver")
 _TEXT = "\n".join(migration.text for migration in _MIGRATIONS)

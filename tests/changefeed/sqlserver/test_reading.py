@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from changefeed import ArgumentError, IsolationError, SetupError
+from outbox_relay.changefeed import ArgumentError, IsolationError, SetupError
 from tests.changefeed.sqlserver.backend import TsqlDatabase
 from tests.changefeed.sqlserver.conftest import Events
 
@@ -137,5 +137,5 @@ def test_a_table_of_a_feed_that_is_gone_is_named(events: Events) -> None:
     events.insert(1)
     events.run("drop table {state}")
 
-    with pytest.raises(SetupError, match=r"state:.*python -m changefeed setup-feed"):
+    with pytest.raises(SetupError, match=r"state:.*python -m outbox_relay.changefeed setup-feed"):
         events.feed.read(0)

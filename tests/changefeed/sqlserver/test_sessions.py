@@ -14,15 +14,15 @@ import pytest
 from mssql_python.cursor import Cursor
 from mssql_python.row import Row
 
-from changefeed import (
+from outbox_relay.changefeed import (
     DatabaseError,
     FeedBusyError,
     SetupError,
     connect,
     connect_async,
 )
-from changefeed.connections import is_sqlserver
-from changefeed.statements import Statement
+from outbox_relay.changefeed.connections import is_sqlserver
+from outbox_relay.changefeed.statements import Statement
 from tests.changefeed.sqlserver.backend import TsqlDatabase
 from tests.changefeed.sqlserver.conftest import Events
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from changefeed import (
+from outbox_relay.changefeed import (
     START,
     ArgumentError,
     ChangefeedError,
@@ -22,8 +22,8 @@ from changefeed import (
     install,
     setup_feed,
 )
-from changefeed.install import migrations
-from changefeed.statements import Migration, Statement, run
+from outbox_relay.changefeed.install import migrations
+from outbox_relay.changefeed.statements import Migration, Statement, run
 from tests.changefeed.sqlserver.backend import TsqlDatabase
 from tests.changefeed.sqlserver.conftest import Events
 

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from changefeed import ArgumentError, IsolationError, Session, SetupError
-from changefeed.statements import Statement
+from outbox_relay.changefeed import ArgumentError, IsolationError, Session, SetupError
+from outbox_relay.changefeed.statements import Statement
 from tests.changefeed.sqlserver.backend import TsqlDatabase
 
 _START = 2_000_000_000_000_000

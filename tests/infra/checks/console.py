@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from outbox_relay.operator.console.pages import ConsoleSettings
+from outbox_relay.operator.console.resourcemanager import topic_address
+from outbox_relay.operator.console.server import access_for, platform_authentication
 from relay.config.settings import Settings
-from relay_operator.console.pages import ConsoleSettings
-from relay_operator.console.resourcemanager import topic_address
-from relay_operator.console.server import access_for, platform_authentication
 from tests.infra.deployment import BicepError, Deployment, DeploymentFailure
 from tests.infra.project import (
     COSMOS,

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from infra.parameters import TARGET, parameters, written
+from outbox_relay.operator.console.resourcemanager import address_of
 from relay.config.clients import Identity
 from relay.config.settings import Settings
 from relay.config.streams import read_streams
 from relay.core.times import parse_duration
 from relay.routes.file import FILE, read
-from relay_operator.console.resourcemanager import address_of
 from tests.infra.checks.alerts import LOG_RULES, condition, rules
 from tests.infra.checks.queries import queries
 from tests.infra.checks.workbook import OF_ONE_STREAM, panels

@@ -9,8 +9,8 @@ import pytest
 from azure.functions import DocumentList
 from azure.servicebus.exceptions import MessageSizeExceededError
 
-from outbox_emulators.servicebus.entities import Entities
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.servicebus.entities import Entities
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
 from tests.support.subscriber import Subscriber, received
 from verification.bench.amqp import NotAccepted, PipelinedSender
 from verification.bench.baselines.article import Article

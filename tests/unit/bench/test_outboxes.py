@@ -12,10 +12,10 @@ import orjson
 import pytest
 from azure.cosmos.aio import CosmosClient
 
-from changefeed import MAX_PAGE_SIZE, AsyncFeed, connect_async
 from local.stack.environment import CONTAINERS, DATABASE, container_argument
-from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
-from outbox_emulators.cosmos.server import CosmosServer
+from outbox_relay.changefeed import MAX_PAGE_SIZE, AsyncFeed, connect_async
+from outbox_relay.emulators.cosmos.provisioning import ContainerSpec, provision
+from outbox_relay.emulators.cosmos.server import CosmosServer
 from relay.servicebus.transfers import Transfer
 from tests.support.outbox import sound
 from tests.support.sql_outbox import TABLE, provisioned

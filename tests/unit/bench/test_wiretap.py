@@ -13,8 +13,8 @@ from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
 
 from local.stack.processor import processor_seconds
-from outbox_emulators.servicebus.entities import Entities
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.servicebus.entities import Entities
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
 from verification.bench.documents import Source, Workload
 from verification.bench.offline import offline_relay
 from verification.bench.wiretap import Wiretap, Work

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from outbox_emulators.cosmos import command as cosmos
-from outbox_emulators.cosmos import server as account
-from outbox_emulators.servicebus import auth
-from outbox_emulators.servicebus import command as servicebus
+from outbox_relay.emulators.cosmos import command as cosmos
+from outbox_relay.emulators.cosmos import server as account
+from outbox_relay.emulators.servicebus import auth
+from outbox_relay.emulators.servicebus import command as servicebus
 from tests.support.pages import ROOT
 
 PAGE = (ROOT / "packages" / "emulators" / "docs" / "connecting.md").read_text(encoding="utf-8")

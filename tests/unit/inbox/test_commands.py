@@ -17,9 +17,9 @@ from pathlib import Path
 
 import pytest
 
-import inbox
-from inbox.commands import main
-from inbox.parking import Cause, ParkedMessage
+from outbox_relay import inbox
+from outbox_relay.inbox.commands import main
+from outbox_relay.inbox.parking import Cause, ParkedMessage
 from tests.support.closing import CloseLater
 from tests.support.watchdog import WATCHDOG_S
 
@@ -267,7 +267,10 @@ def test_a_terminal_without_a_character_gets_it_escaped(store: inbox.SqliteStore
     environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C.UTF-8"}
     for command in (["keys"], ["show", "\u9375"], ["keys", "--help"], ["release", "x"]):
         ran = subprocess.run(
-            [sys.executable, "-m", "inbox", *command], env=environment, capture_output=True, timeout=WATCHDOG_S
+            [sys.executable, "-m", "outbox_relay.inbox", *command],
+            env=environment,
+            capture_output=True,
+            timeout=WATCHDOG_S,
         )
         assert b"Traceback" not in ran.stderr
         assert ran.returncode == (1 if command == ["release", "x"] else 0)

@@ -12,8 +12,8 @@ from azure.storage.blob.aio import ContainerClient
 from hypothesis import given
 from hypothesis import strategies as st
 
-import inbox
-from inbox.errors import DeadLetter
+from outbox_relay import inbox
+from outbox_relay.inbox.errors import DeadLetter
 from tests.support import virtual_time
 
 OURS = "https://acct.blob.core.windows.net/large"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import inbox
+from outbox_relay import inbox
 from tests.support.closing import CloseLater
 
 

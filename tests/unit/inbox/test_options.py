@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-import inbox
-from inbox.event_loop import end_tasks, finish
+from outbox_relay import inbox
+from outbox_relay.inbox.event_loop import end_tasks, finish
 from tests.support.waiting import elapse, forever
 from tests.support.watchdog import WATCHDOG_S
 

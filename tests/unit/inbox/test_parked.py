@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inbox.errors import NotStorable
-from inbox.messages import Message
-from inbox.parking import decode, encode
+from outbox_relay.inbox.errors import NotStorable
+from outbox_relay.inbox.messages import Message
+from outbox_relay.inbox.parking import decode, encode
 
 TIMES = st.datetimes(timezones=st.just(UTC)).map(lambda time: time.replace(fold=0))
 SCALARS: st.SearchStrategy[Any] = (

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from inbox import event_loop
-from inbox.event_loop import Watchdog, stop_on_signals
-from inbox.receiver import FEWEST, AcceptWindow
+from outbox_relay.inbox import event_loop
+from outbox_relay.inbox.event_loop import Watchdog, stop_on_signals
+from outbox_relay.inbox.receiver import FEWEST, AcceptWindow
 from tests.support.inbox import watchdog_says
 from tests.support.watchdog import WATCHDOG_S
 

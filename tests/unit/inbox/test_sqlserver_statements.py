@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from sqlfluff.core import FluffConfig, Linter
 
-from inbox.errors import DeadLetter
-from inbox.parking import Claim, ParkedMessage
-from inbox.stores.port import Identity
-from inbox.stores.sql.dialects import Operation, Result, SqlServer, Statement, run
-from inbox.stores.sql.parking import Parked
-from inbox.stores.sql.recording import Recording
-from inbox.stores.sql.schema import install
+from outbox_relay.inbox.errors import DeadLetter
+from outbox_relay.inbox.parking import Claim, ParkedMessage
+from outbox_relay.inbox.stores.port import Identity
+from outbox_relay.inbox.stores.sql.dialects import Operation, Result, SqlServer, Statement, run
+from outbox_relay.inbox.stores.sql.parking import Parked
+from outbox_relay.inbox.stores.sql.recording import Recording
+from outbox_relay.inbox.stores.sql.schema import install
 
 RECORDING = Recording(SqlServer("app"), "loans")
 PARKED = Parked(RECORDING)

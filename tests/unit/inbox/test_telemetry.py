@@ -10,9 +10,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from opentelemetry import trace
 
-import inbox
-from inbox.handling import Handler
-from inbox.instruments import Instruments
+from outbox_relay import inbox
+from outbox_relay.inbox.handling import Handler
+from outbox_relay.inbox.instruments import Instruments
 from tests.support.telemetry import Telemetry, installed
 from tests.support.watchdog import WATCHDOG_S
 
@@ -138,8 +138,8 @@ def test_without_opentelemetry_the_handler_is_called_as_it_is() -> None:
     program = """
 import sys
 sys.modules["opentelemetry"] = None
-import inbox
-from inbox.reporting import telemetry_of
+from outbox_relay import inbox
+from outbox_relay.inbox.reporting import telemetry_of
 telemetry = telemetry_of("orders", None)
 assert telemetry.observed(print) is print
 telemetry.held(1)

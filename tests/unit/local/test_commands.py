@@ -22,15 +22,15 @@ from local.stack.settings import READY
 from local.watching import command
 from local.watching.changes import Change, Changes, staleness
 from local.watching.command import Followed, Watching, _events
-from outbox import InvalidDocument
-from relay_operator.console import formatting
-from relay_operator.console.application import application
-from relay_operator.console.history import NO_START
-from relay_operator.console.model import Flow, Snapshot, Stage, Tracked
-from relay_operator.console.pages import ConsoleSettings, Pages
-from relay_operator.console.server import loopback
-from relay_operator.console.stream import encoded
-from relay_operator.console.timeline import steps
+from outbox_relay.operator.console import formatting
+from outbox_relay.operator.console.application import application
+from outbox_relay.operator.console.history import NO_START
+from outbox_relay.operator.console.model import Flow, Snapshot, Stage, Tracked
+from outbox_relay.operator.console.pages import ConsoleSettings, Pages
+from outbox_relay.operator.console.server import loopback
+from outbox_relay.operator.console.stream import encoded
+from outbox_relay.operator.console.timeline import steps
+from outbox_relay.outbox import InvalidDocument
 from tests.support.console_deployment import Deployment
 from tests.support.console_view import NOON, committed
 from tests.support.watchdog import WATCHDOG_S

@@ -8,10 +8,10 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from local.console.actions import TEMPLATES
-from relay_operator.console.application import application
-from relay_operator.console.model import Flow, Snapshot
-from relay_operator.console.ports import Extension
-from relay_operator.console.server import loopback
+from outbox_relay.operator.console.application import application
+from outbox_relay.operator.console.model import Flow, Snapshot
+from outbox_relay.operator.console.ports import Extension
+from outbox_relay.operator.console.server import loopback
 from tests.support.console_view import NOON, InMemoryView, busy, history
 
 FRESH = replace(busy(), flow=Flow(NOON, committed=0))

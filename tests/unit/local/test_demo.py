@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-import inbox
 from local.demo import command
 from local.demo.accounts import Commit, plan
 from local.demo.bookings import Bookings
@@ -20,6 +19,7 @@ from local.demo.scenarios import Changes, Collision, Creation, Deletion, Step, s
 from local.demo.subscriber import Subscriber
 from local.demo.summary import ERRORS, MATCHES, is_correct, lines
 from local.demo.tally import Received, Tally
+from outbox_relay import inbox
 from samples.contacts.consumer.changes import Change
 from samples.contacts.consumer.directory import Directory
 from samples.contacts.consumer.kept import InSqlite

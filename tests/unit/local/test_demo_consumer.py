@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-import inbox
 from local.demo import consumer
 from local.stack.parts import Part, PartFailed
+from outbox_relay import inbox
 from tests.support.printing_consumer import MESSAGE
 from tests.support.watchdog import WATCHDOG_S
 

@@ -19,7 +19,7 @@ from local.sending.routed import STACK_APP, Outbox, streams_of
 from local.sending.writer import Commit
 from local.stack import status, waiting
 from local.stack.lock import Lock
-from outbox_emulators.command_line import Command
+from outbox_relay.emulators.command_line import Command
 from tests.unit.local.test_routed import SETTINGS
 
 

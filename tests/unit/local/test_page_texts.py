@@ -7,9 +7,9 @@ import re
 import pytest
 
 from local.console.actions import TEMPLATES
-from relay_operator.console.formatting import Commands
-from relay_operator.console.pages import ConsoleSettings, Pages
-from relay_operator.console.ports import Extension
+from outbox_relay.operator.console.formatting import Commands
+from outbox_relay.operator.console.pages import ConsoleSettings, Pages
+from outbox_relay.operator.console.ports import Extension
 
 
 def sentence(template: str, **values: object) -> str:

@@ -22,7 +22,7 @@ from local.stack.live import table
 from local.stack.lock import AlreadyRunsError, Lock, Running, running
 from local.stack.parts import Part, PartFailed, output_of
 from local.stack.rates import Rates, Reading
-from outbox_emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.cosmos.server import CosmosServer
 from tests.support.watchdog import WATCHDOG_S
 
 SERVES = """

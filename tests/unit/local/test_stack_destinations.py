@@ -10,8 +10,8 @@ from local.stack.destinations import namespaces
 from local.stack.options import StackOptions
 from local.stack.parts import Part
 from local.stack.supervisor import Stack
-from outbox_emulators.servicebus.entities import Entities
-from outbox_emulators.servicebus.entity_types import DAY_MS
+from outbox_relay.emulators.servicebus.entities import Entities
+from outbox_relay.emulators.servicebus.entity_types import DAY_MS
 from relay.config.clients import ManagementAddress, administration_address
 
 FILE = """

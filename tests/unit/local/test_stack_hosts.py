@@ -15,8 +15,8 @@ from local.console.hosts import StackHosts
 from local.stack.parts import Part
 from local.stack.supervisor import Stack, StackOptions
 from local.stack.upkeep import Ended
+from outbox_relay.operator.console.ports import Attempt
 from relay.backends.findings import Level
-from relay_operator.console.ports import Attempt
 
 SERVES = """
 import sys

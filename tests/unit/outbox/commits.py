@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from outbox import EntityState
-from outbox.batch import Batch
-from outbox.context import ContainerContext
-from outbox.versions import restore
+from outbox_relay.outbox import EntityState
+from outbox_relay.outbox.batch import Batch
+from outbox_relay.outbox.context import ContainerContext
+from outbox_relay.outbox.versions import restore
 from tests.support.orders import Order
 
 

@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 from azure.cosmos.aio import ContainerProxy
 
-from outbox.context import ContainerContext
+from outbox_relay.outbox.context import ContainerContext
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from azure.cosmos._base import _format_batch_operations
 from opentelemetry import trace
 
-from outbox import (
+from outbox_relay.outbox import (
     BatchTooLarge,
     DomainEvent,
     EntityState,
@@ -24,7 +24,7 @@ from outbox import (
     errors,
     traceparent,
 )
-from outbox.context import ContainerContext
+from outbox_relay.outbox.context import ContainerContext
 from tests.support.orders import Customer, Name, Order, OrderResized, OrderViewed
 from tests.unit.outbox.commits import batch, documents, read_order
 

@@ -10,10 +10,10 @@ from typing import Any, Self
 
 import pytest
 
-from outbox import DomainEntity, DomainEvent, NotFound
-from outbox.entities import partition_key_of, sequence_of, ttl_of
-from outbox.fields import camel_case, lower_first
-from outbox.versions import adopt_version, mark_saved, restore
+from outbox_relay.outbox import DomainEntity, DomainEvent, NotFound
+from outbox_relay.outbox.entities import partition_key_of, sequence_of, ttl_of
+from outbox_relay.outbox.fields import camel_case, lower_first
+from outbox_relay.outbox.versions import adopt_version, mark_saved, restore
 from tests.support.orders import (
     Customer,
     CustomerRegistered,

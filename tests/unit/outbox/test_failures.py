@@ -14,7 +14,7 @@ from azure.core.exceptions import AzureError, ClientAuthenticationError, Service
 from azure.cosmos.aio import ContainerProxy
 from azure.cosmos.exceptions import CosmosBatchOperationError, CosmosClientTimeoutError, CosmosHttpResponseError
 
-from outbox import (
+from outbox_relay.outbox import (
     BatchTooLarge,
     CommitUncertain,
     Conflict,
@@ -33,10 +33,10 @@ from outbox import (
     Unavailable,
     errors,
 )
-from outbox.batch import Batch
-from outbox.context import ContainerContext
-from outbox.failures import failed_batch, failed_read
-from outbox.paging import Listing
+from outbox_relay.outbox.batch import Batch
+from outbox_relay.outbox.context import ContainerContext
+from outbox_relay.outbox.failures import failed_batch, failed_read
+from outbox_relay.outbox.paging import Listing
 from tests.support.orders import Order
 
 # The SDK's errors are not annotated.
@@ -267,7 +267,7 @@ def test_every_error_is_listed() -> None:
     kinds = {kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, OutboxError)}
 
     assert kinds == {OutboxError, *(type(error) for error, _ in EVERY)}
-    assert all(kind.__module__ == "outbox.errors" for kind in kinds)
+    assert all(kind.__module__ == "outbox_relay.outbox.errors" for kind in kinds)
 
 
 def test_a_custom_error_has_status_500_and_needs_no_advice() -> None:

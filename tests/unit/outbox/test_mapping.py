@@ -17,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typing_extensions import TypeAliasType
 
-from outbox import DomainEntity, DomainEvent, InvalidDocument, Repository
-from outbox.context import ContainerContext
-from outbox.versions import restore
+from outbox_relay.outbox import DomainEntity, DomainEvent, InvalidDocument, Repository
+from outbox_relay.outbox.context import ContainerContext
+from outbox_relay.outbox.versions import restore
 from tests.unit.outbox.commits import batch
 
 Sku = NewType("Sku", str)

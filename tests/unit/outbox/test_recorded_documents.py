@@ -16,10 +16,10 @@ from typing import Any, Literal, NamedTuple, NewType, Self, TypedDict
 
 import pytest
 
-from outbox import DomainEntity, DomainEvent, EntityState
-from outbox.batch import Operation, encode
-from outbox.data_object import DataObject, Position, entity_object, event_object
-from outbox.versions import restore
+from outbox_relay.outbox import DomainEntity, DomainEvent, EntityState
+from outbox_relay.outbox.batch import Operation, encode
+from outbox_relay.outbox.data_object import DataObject, Position, entity_object, event_object
+from outbox_relay.outbox.versions import restore
 from samples.contacts.domain import Company, Contact
 from samples.contacts.domain import Name as ContactName
 from tests.support.orders import Customer, CustomerRenamed, Name, Order, OrderNoted

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from outbox import DomainEvent, EventRepository, InvalidDocument, Repository, relayable
-from outbox.context import ContainerContext
-from outbox.data_object import Position, event_object
-from outbox_emulators.functions import json_text
-from outbox_emulators.functions.json_text import PageWithheld
+from outbox_relay.emulators.functions import json_text
+from outbox_relay.emulators.functions.json_text import PageWithheld
+from outbox_relay.outbox import DomainEvent, EventRepository, InvalidDocument, Repository, relayable
+from outbox_relay.outbox.context import ContainerContext
+from outbox_relay.outbox.data_object import Position, event_object
 from relay.core import events
 from relay.core.documents import SourceDocument
 from relay.core.events import Rejected

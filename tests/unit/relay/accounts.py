@@ -12,14 +12,14 @@ from azure.cosmos.exceptions import (
     CosmosResourceNotFoundError,
 )
 
-from outbox_emulators.cosmos import feed_api, items_api
-from outbox_emulators.cosmos.account import Account
-from outbox_emulators.cosmos.clock import Clock
-from outbox_emulators.cosmos.edges import Edges
-from outbox_emulators.cosmos.errors import CosmosError
-from outbox_emulators.cosmos.messages import Reply, Request
-from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
-from outbox_emulators.cosmos.storage import IN_MEMORY
+from outbox_relay.emulators.cosmos import feed_api, items_api
+from outbox_relay.emulators.cosmos.account import Account
+from outbox_relay.emulators.cosmos.clock import Clock
+from outbox_relay.emulators.cosmos.edges import Edges
+from outbox_relay.emulators.cosmos.errors import CosmosError
+from outbox_relay.emulators.cosmos.messages import Reply, Request
+from outbox_relay.emulators.cosmos.provisioning import ContainerSpec, provision
+from outbox_relay.emulators.cosmos.storage import IN_MEMORY
 
 _ERRORS: dict[int, Any] = {404: CosmosResourceNotFoundError, 409: CosmosResourceExistsError}
 

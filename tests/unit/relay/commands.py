@@ -11,6 +11,9 @@ import pytest
 from azure.cosmos.exceptions import CosmosHttpResponseError, CosmosResourceNotFoundError
 from azure.servicebus._pyamqp.error import TokenAuthFailure
 
+from outbox_relay.operator.cli.quarantine_admin import QuarantineAdmin
+from outbox_relay.operator.cli.sender import OrderedSender, Rehearsal
+from outbox_relay.operator.outcomes import Removal
 from relay.backends.outbox import Outbox
 from relay.config.settings import Settings
 from relay.core import holds
@@ -21,9 +24,6 @@ from relay.servicebus import messages
 from relay.servicebus.messages import Contract
 from relay.servicebus.pool import SenderPool
 from relay.servicebus.publisher import ServiceBusPublisher
-from relay_operator.cli.quarantine_admin import QuarantineAdmin
-from relay_operator.cli.sender import OrderedSender, Rehearsal
-from relay_operator.outcomes import Removal
 from tests.support.in_memory_items import InMemoryItems
 from tests.support.in_memory_outbox import InMemoryOutbox
 from tests.support.operators import Run, relay_command
@@ -153,13 +153,14 @@ class Deployment:
         self.records = InMemoryRecords()
         self.topic = FakeTopic()
         monkeypatch.setattr(
-            "relay_operator.backends.cosmos.backend.CosmosOperatorBackend.open_outbox", lambda _: self.outbox
+            "outbox_relay.operator.backends.cosmos.backend.CosmosOperatorBackend.open_outbox",
+            lambda _: self.outbox,
         )
         for module in ("quarantine", "replay", "blocked_keys"):
-            monkeypatch.setattr(f"relay_operator.cli.{module}.open_records", self._open_records)
+            monkeypatch.setattr(f"outbox_relay.operator.cli.{module}.open_records", self._open_records)
         for module in ("quarantine", "replay"):
-            monkeypatch.setattr(f"relay_operator.cli.{module}.ordered_sender", self._open_sender)
-        monkeypatch.setattr("relay_operator.cli.replay.rehearsal", self._open_rehearsal)
+            monkeypatch.setattr(f"outbox_relay.operator.cli.{module}.ordered_sender", self._open_sender)
+        monkeypatch.setattr("outbox_relay.operator.cli.replay.rehearsal", self._open_rehearsal)
 
     def commit(self, identifier: str, key: str, **changes: Any) -> dict[str, Any]:
         """An event in its own commit; `changes` are members of its document."""

@@ -168,4 +168,4 @@ def serve_account(monkeypatch: pytest.MonkeyPatch, account: Account) -> None:
 def serve_namespace(monkeypatch: pytest.MonkeyPatch, namespace: Namespace) -> None:
     """Let this be the namespace that commands connect to, whatever the settings say."""
     for client in ("servicebus_client", "servicebus_administration_client"):
-        monkeypatch.setattr(f"relay_operator.cli.servicebus_checks.{client}", lambda *_: namespace)
+        monkeypatch.setattr(f"outbox_relay.operator.cli.servicebus_checks.{client}", lambda *_: namespace)

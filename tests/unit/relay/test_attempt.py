@@ -12,7 +12,7 @@ import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind, StatusCode
 
-from outbox_emulators.testing import ManualClock
+from outbox_relay.emulators.testing import ManualClock
 from relay.backends.cosmos.source import select
 from relay.core.errors import ChangesError, ConfigurationError, PublishError, QuarantineError, RetryableError
 from relay.core.events import Received

@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from changefeed.feed import Page
-from changefeed.statements import Entry
-from changefeed.ulid import from_text
+from outbox_relay.changefeed.feed import Page
+from outbox_relay.changefeed.statements import Entry
+from outbox_relay.changefeed.ulid import from_text
 from relay.backends.cosmos.containers import Containers
 from relay.backends.cosmos.source import CosmosSourceInTime
 from relay.backends.sql.source import Ownership, SqlBatch, SqlSourceInTime, now

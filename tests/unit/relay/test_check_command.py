@@ -13,10 +13,10 @@ from azure.servicebus.exceptions import (
     ServiceBusError,
 )
 
+from outbox_relay.operator.cli.servicebus_checks import read_servicebus
 from relay.backends.findings import Gap, Why
 from relay.config.clients import administration_address
 from relay.config.settings import Settings
-from relay_operator.cli.servicebus_checks import read_servicebus
 from tests.support.operators import Run, relay_command
 from tests.unit.relay.commands import ENVIRONMENT, token_error
 from tests.unit.relay.deployments import Account, Namespace, serve_account, serve_namespace

@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 from azure.servicebus.management import SubscriptionProperties, TopicProperties
 
+from outbox_relay.operator.cli.check import exit_code
+from outbox_relay.operator.cli.servicebus_checks import Requirements, ServiceBusFacts, check_servicebus
+from outbox_relay.operator.cli.terminal import ExitCode
 from relay.backends.findings import Finding, Gap, Level, Why
 from relay.config.clients import (
     Connection,
@@ -19,9 +22,6 @@ from relay.config.clients import (
 )
 from relay.config.settings import Settings
 from relay.core.errors import UsageError
-from relay_operator.cli.check import exit_code
-from relay_operator.cli.servicebus_checks import Requirements, ServiceBusFacts, check_servicebus
-from relay_operator.cli.terminal import ExitCode
 from tests.unit.relay.commands import ENVIRONMENT
 from tests.unit.relay.deployments import subscription_properties, topic_properties
 

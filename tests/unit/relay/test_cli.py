@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from outbox_relay.operator.cli.main import main
+from outbox_relay.operator.cli.shell import OUTPUT_CLOSED
+from outbox_relay.operator.cli.terminal import EXIT_CODES, ExitCode
 from relay.core.errors import RulesError, ServiceError, StoreError, UsageError
-from relay_operator.cli.main import main
-from relay_operator.cli.shell import OUTPUT_CLOSED
-from relay_operator.cli.terminal import EXIT_CODES, ExitCode
 from tests.support.operators import relay_command
 
 ENVIRONMENT = {
@@ -87,7 +87,7 @@ async def test_what_stops_a_command_decides_on_its_exit_code(
     def fail(*_: object) -> None:
         raise error("said")
 
-    monkeypatch.setattr("relay_operator.cli.quarantine._opened", fail)
+    monkeypatch.setattr("outbox_relay.operator.cli.quarantine._opened", fail)
 
     run = await relay_command(ENVIRONMENT, "quarantine", "list", "--json")
 
@@ -115,7 +115,7 @@ def test_an_interruption_is_reported_and_has_a_code_of_its_own(
     async def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("relay_operator.cli.check.run", interrupted)
+    monkeypatch.setattr("outbox_relay.operator.cli.check.run", interrupted)
 
     code = in_process("check", "--json")
 
@@ -137,7 +137,7 @@ def test_the_log_has_what_went_wrong_and_all_that_the_sdks_do_only_on_request(
         logging.getLogger("relay").info("said")
         raise UsageError("no more")
 
-    monkeypatch.setattr("relay_operator.cli.check.run", log)
+    monkeypatch.setattr("outbox_relay.operator.cli.check.run", log)
 
     assert in_process("check", *options) == 2
 

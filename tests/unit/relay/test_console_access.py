@@ -12,10 +12,10 @@ import pytest_asyncio
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
+from outbox_relay.operator.console.application import PAGES, application
+from outbox_relay.operator.console.ports import Extension
+from outbox_relay.operator.console.server import Access, access_for, loopback, platform_authentication
 from relay.backends.findings import Finding
-from relay_operator.console.application import PAGES, application
-from relay_operator.console.ports import Extension
-from relay_operator.console.server import Access, access_for, loopback, platform_authentication
 from tests.support.console_view import FINDINGS, InMemoryView, busy, history
 
 Client = TestClient[web.Request, web.Application]

@@ -12,16 +12,16 @@ import aiohttp
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-import relay_operator.console.application
+import outbox_relay.operator.console.application
+from outbox_relay.operator.console.application import application
+from outbox_relay.operator.console.model import Arrival, Delivery, Snapshot, Subscription
+from outbox_relay.operator.console.ports import Attempt
+from outbox_relay.operator.console.server import loopback
+from outbox_relay.operator.console.stream import encoded
+from outbox_relay.operator.console.timeline import Timelines
 from relay.backends.cosmos.feed import brief
 from relay.backends.outbox import Committed, id_name, key_name
 from relay.core.holds import parked_marker_item
-from relay_operator.console.application import application
-from relay_operator.console.model import Arrival, Delivery, Snapshot, Subscription
-from relay_operator.console.ports import Attempt
-from relay_operator.console.server import loopback
-from relay_operator.console.stream import encoded
-from relay_operator.console.timeline import Timelines
 from tests.support.console_deployment import NOW, Deployment, size_of
 from tests.support.in_memory_outbox import InMemoryOutbox
 from tests.support.outbox import plain
@@ -152,7 +152,7 @@ async def test_ten_requests_for_the_state_share_one_encoding(
         made.append(value.number)
         return encoded(value)
 
-    monkeypatch.setattr(relay_operator.console.application, "encoded", counting)
+    monkeypatch.setattr(outbox_relay.operator.console.application, "encoded", counting)
     relayed.outbox.commit("a")
     await relayed.observer.look()
     async with TestClient(TestServer(application(relayed.observer, loopback))) as client:
@@ -184,7 +184,7 @@ async def viewers(relayed: Counted, keys: Sequence[str]) -> AsyncIterator[list[A
 
 @pytest.fixture
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("relay_operator.console.timeline._PAUSE_S", 0.0)
+    monkeypatch.setattr("outbox_relay.operator.console.timeline._PAUSE_S", 0.0)
 
 
 @pytest.mark.usefixtures("no_pause")
@@ -268,7 +268,7 @@ async def test_a_timeline_that_could_not_be_read_is_tried_again(
     async with viewers(relayed, ["k"]) as [timeline]:
         await timeline.html()
         assert len(relayed.counting.read_keys) == 1
-        monkeypatch.setattr("relay_operator.console.timeline._RETRY_S", 0.0)
+        monkeypatch.setattr("outbox_relay.operator.console.timeline._RETRY_S", 0.0)
         relayed.outbox.commit("b")
         await relayed.observer.look()
         for _ in range(2):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from outbox_relay.operator.backends.backend import open_backend
+from outbox_relay.operator.cli.console import check_of
+from outbox_relay.operator.cli.main import parser
 from relay.config.settings import Settings
 from relay.core.errors import UsageError
-from relay_operator.backends.backend import open_backend
-from relay_operator.cli.console import check_of
-from relay_operator.cli.main import parser
 
 BOTH = {
     "COSMOS__accountEndpoint": "https://x.documents.azure.com:443/",

@@ -10,12 +10,19 @@ from pathlib import Path
 
 import pytest
 
+from outbox_relay.operator.cli.shell import python
+from outbox_relay.operator.console.formatting import Commands
+from outbox_relay.operator.console.model import (
+    Flow,
+    Partition,
+    QuarantineGroup,
+    QuarantineRecord,
+    Snapshot,
+    Timeline,
+)
+from outbox_relay.operator.console.pages import ConsoleSettings, Pages
 from relay.core.events import Reason
 from relay.core.remedy import Invocation
-from relay_operator.cli.shell import python
-from relay_operator.console.formatting import Commands
-from relay_operator.console.model import Flow, Partition, QuarantineGroup, QuarantineRecord, Snapshot, Timeline
-from relay_operator.console.pages import ConsoleSettings, Pages
 from tests.support.console_deployment import NOW, Deployment
 
 ENV_FILE = Path("my stack.env")

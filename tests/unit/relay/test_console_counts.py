@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from outbox_relay.operator.console.model import DeadLetterGroup, Subscription
+from outbox_relay.operator.console.ports import Attempt
 from relay.backends.findings import Finding
 from relay.backends.outbox import key_name
 from relay.core.errors import StoreError
 from relay.core.holds import parked_marker_item
-from relay_operator.console.model import DeadLetterGroup, Subscription
-from relay_operator.console.ports import Attempt
 from tests.support.console_deployment import NOW, Deployment
 
 
@@ -21,8 +21,8 @@ def relayed() -> Deployment:
 async def test_a_quarantine_of_many_pages_is_read_to_its_end_before_anything_is_counted(
     relayed: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("relay_operator.console.backlog._PAGE", 100)
-    monkeypatch.setattr("relay_operator.console.counts._RECORDS", 100)
+    monkeypatch.setattr("outbox_relay.operator.console.backlog._PAGE", 100)
+    monkeypatch.setattr("outbox_relay.operator.console.counts._RECORDS", 100)
     for number in range(450):
         relayed.quarantine(f"old-{number}", quarantinedAt="2026-01-01T00:00:00.000000+00:00")
     relayed.outbox.commit("a")

@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from local.watching.changes import ENDED, Changes
+from outbox_relay.operator.cli.quarantine_admin import QuarantineAdmin
+from outbox_relay.operator.console import formatting
+from outbox_relay.operator.console.model import Arrival, Delivery, Stage, Tracked
+from outbox_relay.operator.console.pages import ConsoleSettings, Pages
+from outbox_relay.operator.console.status import headline
+from outbox_relay.operator.console.stream import encoded
+from outbox_relay.operator.outcomes import Outcome, Removal
 from relay.quarantine.items import Filter
-from relay_operator.cli.quarantine_admin import QuarantineAdmin
-from relay_operator.console import formatting
-from relay_operator.console.model import Arrival, Delivery, Stage, Tracked
-from relay_operator.console.pages import ConsoleSettings, Pages
-from relay_operator.console.status import headline
-from relay_operator.console.stream import encoded
-from relay_operator.outcomes import Outcome, Removal
 from tests.support.console_deployment import NOW, Deployment
 
 

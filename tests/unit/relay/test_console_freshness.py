@@ -12,14 +12,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from outbox_relay.operator.console.freshness import FIGURES, STALE_AFTER_S, Part
+from outbox_relay.operator.console.model import Flow, Known, Snapshot, Stage, Subscription
+from outbox_relay.operator.console.observer import Observer
+from outbox_relay.operator.console.ports import Sources
+from outbox_relay.operator.console.status import stale_since
+from outbox_relay.operator.console.stream import encoded
 from relay.backends.outbox import Committed, Position
 from relay.core.errors import StoreError
-from relay_operator.console.freshness import FIGURES, STALE_AFTER_S, Part
-from relay_operator.console.model import Flow, Known, Snapshot, Stage, Subscription
-from relay_operator.console.observer import Observer
-from relay_operator.console.ports import Sources
-from relay_operator.console.status import stale_since
-from relay_operator.console.stream import encoded
 from tests.support.console import InMemoryTopic
 from tests.support.in_memory_items import InMemoryItems
 from tests.support.in_memory_outbox import InMemoryOutbox
@@ -279,7 +279,7 @@ async def test_what_a_reading_that_hangs_does_not_bring_grows_stale(world: World
 
 async def test_a_service_that_does_not_answer_makes_nothing_else_stale(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("_COUNTS_BUSY_S", "_COUNTS_IDLE_S", "_CLOCK_S", "_IDLE_S"):
-        monkeypatch.setattr(f"relay_operator.console.observer.{name}", 0.0)
+        monkeypatch.setattr(f"outbox_relay.operator.console.observer.{name}", 0.0)
     world = World()
 
     async def count(chosen: object) -> int:
@@ -304,7 +304,7 @@ async def test_a_service_that_does_not_answer_makes_nothing_else_stale(monkeypat
 async def test_the_first_answer_after_an_idle_time_is_known_or_says_that_it_is_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("relay_operator.console.observer._LINGER_S", 0.0)
+    monkeypatch.setattr("outbox_relay.operator.console.observer._LINGER_S", 0.0)
     world = World()
     async with world.observer as observer:
         assert (await observer.current(10)).flow.waiting == 0
@@ -340,8 +340,8 @@ async def test_what_cannot_be_read_does_not_hold_up_the_answer() -> None:
 async def test_events_that_are_read_for_long_are_not_said_to_be_all(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("relay_operator.console.progress._PAGE", 5)
-    monkeypatch.setattr("relay_operator.console.progress._PAGES", 2)
+    monkeypatch.setattr("outbox_relay.operator.console.progress._PAGE", 5)
+    monkeypatch.setattr("outbox_relay.operator.console.progress._PAGES", 2)
     commit(world, "2", 25)
 
     snapshot = await world.observer.look()
@@ -379,8 +379,8 @@ def test_the_latest_fifty_are_the_newest_in_whatever_order_partitions_are_read(
         assert {each.stage for each in snapshot.recent} <= {Stage.PUBLISHED}
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("relay_operator.console.progress._PAGE", page)
-        patch.setattr("relay_operator.console.progress._PAGES", 1000)
+        patch.setattr("outbox_relay.operator.console.progress._PAGE", page)
+        patch.setattr("outbox_relay.operator.console.progress._PAGES", 1000)
         asyncio.run(run())
 
 

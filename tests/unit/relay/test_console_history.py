@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay_operator.console.formatting import Commands
-from relay_operator.console.history import SLOT_S, SLOTS, History, Ring
-from relay_operator.console.model import Subscription
-from relay_operator.console.pages import HEIGHT, ConsoleSettings, Pages, charts
-from relay_operator.console.stream import encoded
+from outbox_relay.operator.console.formatting import Commands
+from outbox_relay.operator.console.history import SLOT_S, SLOTS, History, Ring
+from outbox_relay.operator.console.model import Subscription
+from outbox_relay.operator.console.pages import HEIGHT, ConsoleSettings, Pages, charts
+from outbox_relay.operator.console.stream import encoded
 from tests.support.console_deployment import NOW, Deployment
 from tests.support.console_view import NOON, busy
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from relay_operator.console import formatting
-from relay_operator.console.history import NO_START
-from relay_operator.console.model import Flow, Snapshot, Stage, Timeline, Tracked, members
-from relay_operator.console.pages import ConsoleSettings, Pages
+from outbox_relay.operator.console import formatting
+from outbox_relay.operator.console.history import NO_START
+from outbox_relay.operator.console.model import Flow, Snapshot, Stage, Timeline, Tracked, members
+from outbox_relay.operator.console.pages import ConsoleSettings, Pages
 from tests.support.console_view import NOON, committed, current, tracked
 
 MEASURED = committed(1, committed_at=NOON - 10.5)

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from local.watching.changes import Changes
+from outbox_relay.operator.console.model import Arrival, Delivery, Problem, Stage, Subscription
+from outbox_relay.operator.console.status import headline
+from outbox_relay.operator.console.stream import encoded
+from outbox_relay.operator.console.timeline import steps
 from relay.core.errors import StoreError
 from relay.core.holds import parked_marker_item
-from relay_operator.console.model import Arrival, Delivery, Problem, Stage, Subscription
-from relay_operator.console.status import headline
-from relay_operator.console.stream import encoded
-from relay_operator.console.timeline import steps
 from tests.support.console_deployment import NOW, Deployment, size_of
 from tests.support.waiting import look_again
 from tests.support.watchdog import WATCHDOG_S
@@ -76,7 +76,7 @@ async def test_nothing_is_counted_before_a_long_quarantine_has_been_read_to_its_
     relayed: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in (("_PAGE", 10), ("_PAGES", 2), ("_KNOWN", 20)):
-        monkeypatch.setattr(f"relay_operator.console.backlog.{name}", value)
+        monkeypatch.setattr(f"outbox_relay.operator.console.backlog.{name}", value)
     for number in range(30):
         relayed.quarantine(f"old-{number}")
     relayed.outbox.commit("a")
@@ -322,7 +322,7 @@ async def expire(relayed: Deployment, *names: str) -> None:
 async def test_a_timeline_has_an_event_that_expired_where_it_was_committed(
     relayed: Deployment, monkeypatch: pytest.MonkeyPatch, kept: int
 ) -> None:
-    monkeypatch.setattr("relay_operator.console.backlog.KEPT", kept)
+    monkeypatch.setattr("outbox_relay.operator.console.backlog.KEPT", kept)
     relayed.outbox.commit("a")
     relayed.outbox.commit("b", expires_at=NOW + 5)
     relayed.outbox.commit("c")
@@ -345,7 +345,7 @@ async def test_a_timeline_has_an_event_that_expired_where_it_was_committed(
 async def test_the_latest_events_that_expired_are_remembered(
     relayed: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("relay_operator.console.progress._EXPIRED", 2)
+    monkeypatch.setattr("outbox_relay.operator.console.progress._EXPIRED", 2)
     for name in ("a", "b", "c"):
         relayed.outbox.commit(name, expires_at=NOW + 5)
     await expire(relayed, "a", "b", "c")
@@ -434,7 +434,7 @@ async def test_a_snapshot_is_new_only_where_something_has_changed(relayed: Deplo
 async def test_no_further_events_are_read_while_too_many_wait(
     relayed: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("relay_operator.console.progress._HELD", 1500)
+    monkeypatch.setattr("outbox_relay.operator.console.progress._HELD", 1500)
     for number in range(4000):
         relayed.outbox.commit(str(number))
 
@@ -451,7 +451,7 @@ async def test_no_further_events_are_read_while_too_many_wait(
 async def test_memory_does_not_grow_with_events_and_keys_that_are_done(
     relayed: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("relay_operator.console.progress._REMEMBERED", 1000)
+    monkeypatch.setattr("outbox_relay.operator.console.progress._REMEMBERED", 1000)
     sizes = []
     for _ in range(4):
         for number in range(5000):
@@ -482,7 +482,7 @@ async def test_a_look_says_whether_there_was_any_news(relayed: Deployment) -> No
 async def test_a_timeline_with_more_records_than_are_read_says_nothing_is_published(
     relayed: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("relay_operator.console.timeline._RECORDS", 2)
+    monkeypatch.setattr("outbox_relay.operator.console.timeline._RECORDS", 2)
     relayed.outbox.commit("a")
     relayed.outbox.pass_all()
     relayed.quarantine("x")
@@ -517,7 +517,7 @@ async def test_it_looks_only_while_somebody_watches() -> None:
 
 async def test_it_stops_looking_some_time_after_the_last_has_left(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("_LINGER_S", "_BUSY_S", "_IDLE_S", "_COUNTS_BUSY_S", "_COUNTS_IDLE_S"):
-        monkeypatch.setattr(f"relay_operator.console.observer.{name}", 0.001)
+        monkeypatch.setattr(f"outbox_relay.operator.console.observer.{name}", 0.001)
     relayed = Deployment()
     looks = 0
 

@@ -11,14 +11,14 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
+from outbox_relay.operator.console.application import application_of_streams
+from outbox_relay.operator.console.formatting import Commands
+from outbox_relay.operator.console.freshness import FIGURES
+from outbox_relay.operator.console.model import Known, Problem, Snapshot
+from outbox_relay.operator.console.overview import StreamView
+from outbox_relay.operator.console.server import loopback
 from relay.backends.findings import Finding
 from relay.core.remedy import Invocation
-from relay_operator.console.application import application_of_streams
-from relay_operator.console.formatting import Commands
-from relay_operator.console.freshness import FIGURES
-from relay_operator.console.model import Known, Problem, Snapshot
-from relay_operator.console.overview import StreamView
-from relay_operator.console.server import loopback
 from tests.support.console_view import FINDINGS, NOON, InMemoryView, busy, history
 from tests.support.watchdog import WATCHDOG_S
 from tests.unit.relay.test_console_web import messages

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
+from outbox_relay.operator.console.formatting import Commands
+from outbox_relay.operator.console.model import Partition
+from outbox_relay.operator.console.pages import ConsoleSettings, Pages
+from outbox_relay.operator.console.status import headline
 from relay.backends.findings import Finding, Level
-from relay_operator.console.formatting import Commands
-from relay_operator.console.model import Partition
-from relay_operator.console.pages import ConsoleSettings, Pages
-from relay_operator.console.status import headline
 from tests.support.console_deployment import NOW, Deployment
 
 

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
+from outbox_relay.operator.cli import explain
+from outbox_relay.operator.cli.quarantine_admin import QuarantineAdmin
+from outbox_relay.operator.console.backlog import DAYS, MOST, Removals
+from outbox_relay.operator.console.formatting import Commands, written
+from outbox_relay.operator.console.model import RemovedRecord
+from outbox_relay.operator.console.pages import ConsoleSettings, Pages
+from outbox_relay.operator.console.stream import encoded
+from outbox_relay.operator.outcomes import OUTCOME_TYPE, Outcome, Removal, Removed
 from relay.core.errors import StoreError
 from relay.quarantine.items import Filter
-from relay_operator.cli import explain
-from relay_operator.cli.quarantine_admin import QuarantineAdmin
-from relay_operator.console.backlog import DAYS, MOST, Removals
-from relay_operator.console.formatting import Commands, written
-from relay_operator.console.model import RemovedRecord
-from relay_operator.console.pages import ConsoleSettings, Pages
-from relay_operator.console.stream import encoded
-from relay_operator.outcomes import OUTCOME_TYPE, Outcome, Removal, Removed
 from tests.support.console_deployment import Deployment
 from tests.support.in_memory_items import InMemoryItems
 

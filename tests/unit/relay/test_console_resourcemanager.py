@@ -12,12 +12,17 @@ from aiohttp import web
 from azure.core.credentials import AccessToken
 from azure.core.exceptions import ClientAuthenticationError
 
+from outbox_relay.operator.console.model import Subscription
+from outbox_relay.operator.console.resourcemanager import (
+    ResourceManager,
+    address_of,
+    resource_manager,
+    topic_address,
+)
+from outbox_relay.operator.console.servicebus import ServiceBusTopic
 from relay.config.clients import Identity
 from relay.config.settings import Settings
 from relay.core.errors import ServiceError, SettingsError
-from relay_operator.console.model import Subscription
-from relay_operator.console.resourcemanager import ResourceManager, address_of, resource_manager, topic_address
-from relay_operator.console.servicebus import ServiceBusTopic
 
 NAMESPACE = "/subscriptions/s/resourceGroups/g/providers/Microsoft.ServiceBus/namespaces/n"
 PATH = f"{NAMESPACE}/topics/domain-events"
@@ -163,7 +168,7 @@ async def test_no_token_is_such_an_error_too() -> None:
 
 async def test_the_console_counts_there_if_the_address_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Identity, "credential", lambda _: Credential())
-    monkeypatch.setattr("relay_operator.console.resourcemanager.topic_address", lambda address: address)
+    monkeypatch.setattr("outbox_relay.operator.console.resourcemanager.topic_address", lambda address: address)
     settings = Settings.from_environment(BY_IDENTITY)
     async with serving(lambda _: web.json_response({"value": [listed("b", 1, 0), listed("a", 2, 0)]})) as address:
         topic = ServiceBusTopic(settings, {"CONSOLE_TOPIC_URL": f"{address}{PATH}"})
@@ -179,7 +184,7 @@ async def test_a_topic_that_is_disabled_has_its_resource_group_in_the_remedy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Identity, "credential", lambda _: Credential())
-    monkeypatch.setattr("relay_operator.console.resourcemanager.topic_address", lambda address: address)
+    monkeypatch.setattr("outbox_relay.operator.console.resourcemanager.topic_address", lambda address: address)
     settings = Settings.from_environment(BY_IDENTITY)
     async with serving(lambda _: web.json_response({"properties": {"status": "Disabled"}})) as address:
         topic = ServiceBusTopic(settings, {"CONSOLE_TOPIC_URL": f"{address}{PATH}"})

@@ -14,12 +14,12 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from relay_operator.console.application import application
-from relay_operator.console.backlog import KEPT, MOST
-from relay_operator.console.model import EventState, Removal, Stage, Tracked
-from relay_operator.console.page_query import STAGES, EventFilter, PageQuery
-from relay_operator.console.server import loopback
-from relay_operator.outcomes import Outcome
+from outbox_relay.operator.console.application import application
+from outbox_relay.operator.console.backlog import KEPT, MOST
+from outbox_relay.operator.console.model import EventState, Removal, Stage, Tracked
+from outbox_relay.operator.console.page_query import STAGES, EventFilter, PageQuery
+from outbox_relay.operator.console.server import loopback
+from outbox_relay.operator.outcomes import Outcome
 from tests.support.console_deployment import Deployment
 from tests.support.console_view import InMemoryView, busy, committed, history, tracked
 from tests.support.watchdog import WATCHDOG_S

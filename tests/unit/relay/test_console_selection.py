@@ -12,14 +12,14 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
+from outbox_relay.operator.cli.main import parser
+from outbox_relay.operator.console.application import application
+from outbox_relay.operator.console.formatting import Commands
+from outbox_relay.operator.console.model import QuarantineGroup
+from outbox_relay.operator.console.page_query import AT_ONCE, MOST_RECORDS, selection
+from outbox_relay.operator.console.server import loopback
 from relay.core.events import Reason
 from relay.core.remedy import parsed_word
-from relay_operator.cli.main import parser
-from relay_operator.console.application import application
-from relay_operator.console.formatting import Commands
-from relay_operator.console.model import QuarantineGroup
-from relay_operator.console.page_query import AT_ONCE, MOST_RECORDS, selection
-from relay_operator.console.server import loopback
 from tests.support.console_view import InMemoryView, busy, record
 
 Client = TestClient[web.Request, web.Application]

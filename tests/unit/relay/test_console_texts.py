@@ -8,15 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from relay.backends.findings import Finding, Level
-from relay.backends.outbox import cut_text
-from relay.core.errors import BlockedError, SettingsError
-from relay.core.remedy import PLAIN, Invocation, Sentence, set_aside
-from relay.core.results import KeyFailure, Outcome
-from relay_operator.cli.main import parser
-from relay_operator.console import formatting
-from relay_operator.console.formatting import Commands
-from relay_operator.console.model import (
+from outbox_relay.operator.cli.main import parser
+from outbox_relay.operator.console import formatting
+from outbox_relay.operator.console.formatting import Commands
+from outbox_relay.operator.console.model import (
     Arrival,
     Delivery,
     Flow,
@@ -28,11 +23,16 @@ from relay_operator.console.model import (
     Subscription,
     Tracked,
 )
-from relay_operator.console.pages import ConsoleSettings
-from relay_operator.console.status import headline
-from relay_operator.console.timeline import steps
-from relay_operator.console.truncation import REASON
-from relay_operator.reasons import State
+from outbox_relay.operator.console.pages import ConsoleSettings
+from outbox_relay.operator.console.status import headline
+from outbox_relay.operator.console.timeline import steps
+from outbox_relay.operator.console.truncation import REASON
+from outbox_relay.operator.reasons import State
+from relay.backends.findings import Finding, Level
+from relay.backends.outbox import cut_text
+from relay.core.errors import BlockedError, SettingsError
+from relay.core.remedy import PLAIN, Invocation, Sentence, set_aside
+from relay.core.results import KeyFailure, Outcome
 from tests.support.console_view import NOON, TRACE, busy, committed, current, delivered, record, tracked
 
 

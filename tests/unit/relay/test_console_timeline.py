@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from outbox_relay.operator.console.model import Arrival, Delivery, Stage, Timeline
+from outbox_relay.operator.console.timeline import KeyData, Seen, timeline
 from relay.backends.outbox import Committed, Position
 from relay.quarantine.items import RecordSummary
-from relay_operator.console.model import Arrival, Delivery, Stage, Timeline
-from relay_operator.console.timeline import KeyData, Seen, timeline
 
 # 2026-01-01T00:00:00Z
 START = 1_767_225_600.0

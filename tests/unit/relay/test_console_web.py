@@ -14,18 +14,18 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
+from outbox_relay.operator.cli.main import parser
+from outbox_relay.operator.console.application import Checks, application
+from outbox_relay.operator.console.formatting import marked
+from outbox_relay.operator.console.model import Flow, Partition, Snapshot, Stage, Timeline
+from outbox_relay.operator.console.pages import ConsoleSettings
+from outbox_relay.operator.console.server import loopback, serving
+from outbox_relay.operator.console.status import Headline
+from outbox_relay.operator.console.stream import message
+from outbox_relay.operator.reasons import QUARANTINE, RUNBOOK, STATES, State
 from relay.backends.findings import Finding, Level
 from relay.core.errors import UsageError
 from relay.core.events import Reason
-from relay_operator.cli.main import parser
-from relay_operator.console.application import Checks, application
-from relay_operator.console.formatting import marked
-from relay_operator.console.model import Flow, Partition, Snapshot, Stage, Timeline
-from relay_operator.console.pages import ConsoleSettings
-from relay_operator.console.server import loopback, serving
-from relay_operator.console.status import Headline
-from relay_operator.console.stream import message
-from relay_operator.reasons import QUARANTINE, RUNBOOK, STATES, State
 from tests.support.console_view import FINDINGS, NOON, InMemoryView, busy, committed, delivered, history, tracked
 from tests.support.watchdog import WATCHDOG_S
 

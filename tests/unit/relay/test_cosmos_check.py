@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from azure.core.exceptions import ClientAuthenticationError
 
+from outbox_relay.operator.backends.cosmos.check import check
+from outbox_relay.operator.backends.cosmos.scan import MAX_DEPTH, MAX_INTEGER_CHARACTERS, measure, scan
 from relay.backends.findings import Finding, Level
 from relay.config.settings import Settings
 from relay.core.errors import ServiceError
-from relay_operator.backends.cosmos.check import check
-from relay_operator.backends.cosmos.scan import MAX_DEPTH, MAX_INTEGER_CHARACTERS, measure, scan
 from tests.unit.relay.commands import ENVIRONMENT, cosmos_error
 from tests.unit.relay.deployments import Account, serve_account
 
@@ -90,7 +90,7 @@ async def test_a_lock_that_is_older_than_any_host_holds_it_is_an_error_that_name
     account: Account, monkeypatch: pytest.MonkeyPatch, age_s: float, stale: bool
 ) -> None:
     account.items["leases"] = [{"id": "host_db_coll.lock", "_ts": 1000}]
-    monkeypatch.setattr("relay_operator.backends.cosmos.reader.time.time", lambda: 1000 + age_s)
+    monkeypatch.setattr("outbox_relay.operator.backends.cosmos.reader.time.time", lambda: 1000 + age_s)
 
     found = await trouble()
 

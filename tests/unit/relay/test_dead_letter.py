@@ -12,11 +12,11 @@ from uuid import UUID
 import pytest
 from proton import Message, char, float32, symbol, timestamp, ubyte
 
-from outbox_emulators.servicebus.dead_letters import dead_letter
-from outbox_emulators.servicebus.entry import Entry
-from outbox_emulators.servicebus.parsing import parse
-from relay_operator.deadletters import sections
-from relay_operator.deadletters.letter import body, copy_of, described, lock_of, read
+from outbox_relay.emulators.servicebus.dead_letters import dead_letter
+from outbox_relay.emulators.servicebus.entry import Entry
+from outbox_relay.emulators.servicebus.parsing import parse
+from outbox_relay.operator.deadletters import sections
+from outbox_relay.operator.deadletters.letter import body, copy_of, described, lock_of, read
 from tests.support.dead_letters import event
 
 AT_MS = 1_700_000_000_123

@@ -11,18 +11,18 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from azure.servicebus.exceptions import MessagingEntityDisabledError
 
-from relay.backends.findings import Finding, Level
-from relay.config.clients import Connection
-from relay.config.settings import Settings
-from relay_operator.cli.servicebus_checks import (
+from outbox_relay.operator.cli.servicebus_checks import (
     Requirements,
     ServiceBusFacts,
     check_servicebus,
     receiving_refused,
 )
-from relay_operator.console.application import application
-from relay_operator.console.server import loopback
-from relay_operator.entity_status import set_active
+from outbox_relay.operator.console.application import application
+from outbox_relay.operator.console.server import loopback
+from outbox_relay.operator.entity_status import set_active
+from relay.backends.findings import Finding, Level
+from relay.config.clients import Connection
+from relay.config.settings import Settings
 from tests.support.console_view import InMemoryView, busy
 from tests.unit.relay.deployments import subscription_properties, topic_properties
 

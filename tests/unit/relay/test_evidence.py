@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from outbox_emulators.testing import ManualClock
+from outbox_relay.emulators.testing import ManualClock
 from relay.core.documents import SourceDocument
 from relay.core.errors import PoisonError
 from relay.core.events import Event

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from outbox_emulators.testing import ManualClock
+from outbox_relay.emulators.testing import ManualClock
 from relay.backends.cosmos.source import event_of
 from relay.core.documents import SourceDocument
 from relay.core.events import Event, Reason, Rejected

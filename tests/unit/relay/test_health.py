@@ -9,9 +9,9 @@ from contextlib import suppress
 import aiohttp
 import pytest
 
+from outbox_relay.operator.cli.probes import CONNECTIONS, serving_probes
 from relay.core.errors import UsageError
 from relay.core.health import Health
-from relay_operator.cli.probes import CONNECTIONS, serving_probes
 
 LONG_S = 1000.0
 
@@ -104,7 +104,7 @@ async def until_closed(reader: asyncio.StreamReader) -> None:
 
 async def test_half_sent_requests_hold_up_no_probe(health: Health, monkeypatch: pytest.MonkeyPatch) -> None:
     # Their time does not end within the test.
-    monkeypatch.setattr("relay_operator.cli.probes.HEAD_TIMEOUT_S", 3600.0)
+    monkeypatch.setattr("outbox_relay.operator.cli.probes.HEAD_TIMEOUT_S", 3600.0)
     async with serving_probes([health], 0) as port, aiohttp.ClientSession() as http:
         halves = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3 * CONNECTIONS)]
         for _, writer in halves:
@@ -123,13 +123,13 @@ async def test_half_sent_requests_hold_up_no_probe(health: Health, monkeypatch: 
 async def test_a_head_that_does_not_end_in_time_or_is_too_long_is_given_up(
     health: Health, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("relay_operator.cli.probes.HEAD_TIMEOUT_S", 0.01)
+    monkeypatch.setattr("outbox_relay.operator.cli.probes.HEAD_TIMEOUT_S", 0.01)
     async with serving_probes([health], 0) as port:
         reader, slow = await asyncio.open_connection("127.0.0.1", port)
         slow.write(b"GET /livez HTTP/1.1\r\n")
         await until_closed(reader)
         slow.close()
-    monkeypatch.setattr("relay_operator.cli.probes.HEAD_TIMEOUT_S", 3600.0)
+    monkeypatch.setattr("outbox_relay.operator.cli.probes.HEAD_TIMEOUT_S", 3600.0)
     async with serving_probes([health], 0) as port:
         reader, long = await asyncio.open_connection("127.0.0.1", port)
         long.write(b"GET /livez HTTP/1.1\r\n" + b"X: y\r\n" * 4000)

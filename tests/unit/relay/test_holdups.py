@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from outbox_relay.operator.backends.backend import open_backend
+from outbox_relay.operator.cli.blocked_keys import holdups
 from relay.backends.findings import Finding, Level
 from relay.config.settings import Settings
 from relay.core.errors import StoreError
 from relay.core.holds import parked_marker_item
-from relay_operator.backends.backend import open_backend
-from relay_operator.cli.blocked_keys import holdups
 from tests.support.operators import shell_words
 from tests.unit.relay.commands import ENVIRONMENT, Deployment
 

@@ -12,7 +12,7 @@ from azure.core.exceptions import HttpResponseError, ServiceRequestError
 from azure.core.pipeline.transport import AsyncHttpTransport
 from azure.storage.blob.aio import ContainerClient
 
-from outbox_emulators.servicebus.message import Message as Accepted
+from outbox_relay.emulators.servicebus.message import Message as Accepted
 from relay.config.clients import Connection
 from relay.config.settings import ClaimCheck, OnPoison
 from relay.core.errors import ContentError

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from outbox_relay.operator.cli.servicebus_checks import ServiceBusFacts
+from outbox_relay.operator.large_check import _kept
 from relay.backends.findings import Gap, Level, Why
-from relay_operator.cli.servicebus_checks import ServiceBusFacts
-from relay_operator.large_check import _kept
 
 GAP = Gap(Why.FORBIDDEN, "no")
 

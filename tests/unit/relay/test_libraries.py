@@ -12,10 +12,10 @@ import pytest
 from azure.core.settings import settings as azure_settings
 from azure.core.tracing.ext.opentelemetry_span import OpenTelemetrySpan
 
+from outbox_relay.operator.cli.main import main
 from relay.backends.cosmos.backend import CosmosBackend
 from relay.config.clients import HANDLERS, quiet_libraries, switch_off_sdk_tracing
 from relay.config.settings import Settings
-from relay_operator.cli.main import main
 from tests.support.watchdog import WATCHDOG_S
 
 SETTINGS = {
@@ -103,7 +103,7 @@ def exported(program: str, **settings: str) -> str:
 
 def test_a_worker_that_exports_does_not_trace_the_sdks() -> None:
     program = (
-        "import os, relay_operator.cli.run as command; command._set_up_telemetry(os.environ);"
+        "import os, outbox_relay.operator.cli.run as command; command._set_up_telemetry(os.environ);"
         "from azure.core.settings import settings; print(settings.tracing_implementation(), flush=True)"
     )
 
@@ -112,7 +112,7 @@ def test_a_worker_that_exports_does_not_trace_the_sdks() -> None:
 
 def test_a_worker_exports_the_logger_that_is_named_as_the_functions_worker_does() -> None:
     program = (
-        "import logging, os, relay_operator.cli.run as command; command._set_up_telemetry(os.environ);"
+        "import logging, os, outbox_relay.operator.cli.run as command; command._set_up_telemetry(os.environ);"
         "names = ('root', 'relay', 'asyncio');"
         "has = lambda name: any('Otel' in type(each).__name__ or 'LoggingHandler' == type(each).__name__"
         " for each in logging.getLogger(name if name != 'root' else None).handlers);"

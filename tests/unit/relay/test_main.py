@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from outbox_relay.operator.cli.main import main
+from outbox_relay.operator.cli.shell import python
 from relay import __version__
-from relay_operator.cli.main import main
-from relay_operator.cli.shell import python
 from tests.support.watchdog import WATCHDOG_S
 
 ROOT = Path(__file__).resolve().parents[3]

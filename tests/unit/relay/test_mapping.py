@@ -14,7 +14,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from changefeed import START, Entry
+from outbox_relay.changefeed import START, Entry
 from relay.backends.cosmos.source import event_of, select
 from relay.backends.sql import rows
 from relay.core import jsontext

@@ -12,7 +12,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from changefeed.statements import Entry
+from outbox_relay.changefeed.statements import Entry
+from outbox_relay.operator.backends.cosmos.reader import CosmosOutbox
+from outbox_relay.operator.backends.sql.reader import SqlOutbox
 from relay.backends.cosmos.source import select
 from relay.backends.sql.rows import of_row
 from relay.backends.sql.rows import select as select_rows
@@ -27,8 +29,6 @@ from relay.quarantine.record import Kept, record_of
 from relay.routes import file
 from relay.routes.selection import DEFAULT, Selection
 from relay.servicebus import messages
-from relay_operator.backends.cosmos.reader import CosmosOutbox
-from relay_operator.backends.sql.reader import SqlOutbox
 from tests.fuzz.budget import trying
 from tests.support.operators import relay_command
 from tests.unit.relay.commands import ENVIRONMENT

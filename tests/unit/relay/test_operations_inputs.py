@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from local.stack.environment import write_env_file
+from outbox_relay.operator.cli.arguments import parse_env_file, with_files
+from outbox_relay.operator.cli.main import parser
 from relay.core.errors import UsageError
 from relay.core.times import format_duration, format_time, parse_duration, parse_moment, parse_time
-from relay_operator.cli.arguments import parse_env_file, with_files
-from relay_operator.cli.main import parser
 from tests.support.operators import relay_command
 from tests.support.watchdog import WATCHDOG_S
 

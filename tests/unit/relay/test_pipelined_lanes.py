@@ -12,8 +12,8 @@ from unittest.mock import patch
 
 import pytest
 
-from outbox_emulators.servicebus import codec
-from outbox_emulators.servicebus.parsing import parse
+from outbox_relay.emulators.servicebus import codec
+from outbox_relay.emulators.servicebus.parsing import parse
 from relay.core.errors import PoisonError, RetryableError
 from relay.servicebus import messages
 from relay.servicebus.pipelined import frames

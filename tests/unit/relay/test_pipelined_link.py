@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from outbox_emulators.servicebus import codec
-from outbox_emulators.servicebus.entities import Entities
+from outbox_relay.emulators.servicebus import codec
+from outbox_relay.emulators.servicebus.entities import Entities
 from relay.core.errors import PoisonError, RetryableError, SendError, StaleClearanceError
 from relay.core.events import Event
 from relay.core.evidence import AcceptedLedger

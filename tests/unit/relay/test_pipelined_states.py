@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from outbox_emulators.servicebus import codec
+from outbox_relay.emulators.servicebus import codec
 from relay.servicebus import messages
 from relay.servicebus.pipelined import frames
 from relay.servicebus.pipelined.link import Link, LinkLostError

@@ -10,7 +10,7 @@ from azure.servicebus._pyamqp._decode import decode_frame
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outbox_emulators.servicebus import codec
+from outbox_relay.emulators.servicebus import codec
 from relay.servicebus.pipelined import frames, sdk
 from relay.servicebus.pipelined.frames import ATTACH, CLOSE, DISPOSITION, FLOW
 from tests.fuzz.budget import trying

@@ -12,8 +12,8 @@ import pytest
 from azure.servicebus._pyamqp.error import AMQPLinkError
 from azure.servicebus.exceptions import ServiceBusConnectionError, ServiceBusError, ServiceBusServerBusyError
 
-from outbox_emulators.servicebus.entities import Entities
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.servicebus.entities import Entities
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
 from relay.config.clients import Connection, servicebus_client
 from relay.core.errors import PoisonError, RetryableError
 from relay.servicebus import messages

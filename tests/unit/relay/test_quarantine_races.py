@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from outbox_relay.operator.cli.quarantine_admin import Ordered, QuarantineAdmin
 from relay.config.settings import OnPoison
 from relay.core.documents import StoredDocument
 from relay.core.errors import QuarantineError, StoreError
@@ -17,7 +18,6 @@ from relay.core.pipeline import Relay
 from relay.core.place import Place
 from relay.quarantine.items import Filter, Operation
 from relay.quarantine.quarantine import StoredQuarantine
-from relay_operator.cli.quarantine_admin import Ordered, QuarantineAdmin
 from tests.support.commits import commit_time
 from tests.support.in_memory import InMemoryPublisher, InMemorySource
 from tests.support.in_memory_items import InMemoryItems

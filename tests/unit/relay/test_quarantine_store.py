@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from outbox_relay.operator.backends.backend import open_backend
+from outbox_relay.operator.backends.cosmos.reader import CosmosOutbox
+from outbox_relay.operator.backends.sql.reader import SqlOutbox
+from outbox_relay.operator.cli.quarantine_admin import open_records
 from relay.backends.cosmos.quarantine import CosmosItems
 from relay.backends.sql.quarantine import SqlItems
 from relay.config.settings import Settings
 from relay.core.errors import StoreError, UsageError
 from relay.quarantine.items import Filter
-from relay_operator.backends.backend import open_backend
-from relay_operator.backends.cosmos.reader import CosmosOutbox
-from relay_operator.backends.sql.reader import SqlOutbox
-from relay_operator.cli.quarantine_admin import open_records
 from tests.unit.relay.test_containers import SETTINGS, Account
 from tests.unit.relay.test_cosmos_items import Container, refusal
 

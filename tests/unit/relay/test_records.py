@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from outbox_relay.operator.cli.quarantine_admin import QuarantineAdmin
 from relay.core.errors import StoreError, UsageError
 from relay.quarantine.items import BatchFailed, ItemTooLarge, RecordSummary, in_order
-from relay_operator.cli.quarantine_admin import QuarantineAdmin
 from tests.support.in_memory_items import InMemoryItems
 
 ROW: dict[str, Any] = {

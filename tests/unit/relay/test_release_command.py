@@ -29,7 +29,7 @@ async def test_what_is_released_goes_out_in_order_and_leaves_the_quarantine(depl
 async def test_how_far_a_command_has_come_is_reported_on_the_way(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("relay_operator.cli.terminal._LOG_EVERY_S", 0)
+    monkeypatch.setattr("outbox_relay.operator.cli.terminal._LOG_EVERY_S", 0)
     ids = put(deployment, *(f"a-{number}" for number in range(120)))
 
     released = await deployment.run("quarantine", "release", *ids[:118])

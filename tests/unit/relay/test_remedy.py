@@ -16,7 +16,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-import changefeed.cli
+import outbox_relay.changefeed.cli as changefeed_cli
+from outbox_relay.operator.cli.main import parser
 from relay.core.errors import UsageError
 from relay.core.remedy import (
     INSTALL,
@@ -31,10 +32,9 @@ from relay.core.remedy import (
     set_aside_at_end,
     shell_word,
 )
-from relay_operator.cli.main import parser
 from tests.support.pages import PRODUCT, ROOT
 
-PROGRAMS = {"relay": parser(), "changefeed": changefeed.cli._parser()}
+PROGRAMS = {"relay": parser(), "outbox_relay.changefeed": changefeed_cli._parser()}
 
 HOSTILE = [
     "\n'; touch pwned #",

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from outbox_relay.operator.outcomes import Outcome, Removal, Removed
 from relay.quarantine.items import RecordSummary
-from relay_operator.outcomes import Outcome, Removal, Removed
 
 SUMMARY = RecordSummary("r1", "k", "data-invalid", "no object", "2026-01-02", 3, "i1", "e1", 0, (7, 2))
 

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from azure.servicebus.exceptions import ServiceBusConnectionError
 
+from outbox_relay.operator.outcomes import Outcome, Removal
 from relay.core.documents import SourceDocument
 from relay.core.events import Event
 from relay.quarantine.items import Filter
 from relay.servicebus import encoding, messages
-from relay_operator.outcomes import Outcome, Removal
 from tests.fuzz.service import refusal
 from tests.unit.relay.commands import ENVIRONMENT, Deployment
 from tests.unit.relay.topics import FakeTopic
@@ -55,7 +55,7 @@ async def test_events_go_out_in_the_order_of_their_commits_from_every_partition(
 async def test_how_far_it_has_come_is_reported_on_the_way(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("relay_operator.cli.terminal._LOG_EVERY_S", 0)
+    monkeypatch.setattr("outbox_relay.operator.cli.terminal._LOG_EVERY_S", 0)
     deployment.outbox.page = 2
     commit(deployment, "a-1", "a-2", "a-3", "a-4", "z-1")
 
@@ -117,7 +117,7 @@ async def test_a_range_has_a_beginning(deployment: Deployment, options: list[str
 async def test_without_an_end_the_range_ends_with_this_second(
     deployment: Deployment, since: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("relay_operator.cli.replay.time", SimpleNamespace(time=lambda: 5000.5))
+    monkeypatch.setattr("outbox_relay.operator.cli.replay.time", SimpleNamespace(time=lambda: 5000.5))
     for number, at in enumerate((999, 1001, 5000, 5001)):
         deployment.commit(f"a-{number}", "a", _ts=at)
 
@@ -518,7 +518,7 @@ async def test_a_finished_replay_with_invalid_documents_tells_them_again(
 async def test_what_is_committed_after_the_second_in_which_the_replay_was_begun_is_the_relays(
     deployment: Deployment, until: str, ids: str, remarks: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("relay_operator.cli.replay.time", SimpleNamespace(time=lambda: 5000.5))
+    monkeypatch.setattr("outbox_relay.operator.cli.replay.time", SimpleNamespace(time=lambda: 5000.5))
     for number, at in enumerate((4999, 5000, 5001, 6000)):
         deployment.commit(f"a-{number}", "a", _ts=at)
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from outbox_relay.operator.cli.replay_run import Invalid, ReplayIdentity, ReplayState, new_id
 from relay.backends.outbox import Range
 from relay.core.documents import SourceDocument
 from relay.core.errors import ServiceError, UsageError
-from relay_operator.cli.replay_run import Invalid, ReplayIdentity, ReplayState, new_id
 
 IDENTITY = ReplayIdentity(
     Range(10, 20),

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from changefeed.statements import Entry
+from outbox_relay.changefeed.statements import Entry
 from relay.backends.cosmos.source import select
 from relay.backends.sql.rows import select as select_rows
 from relay.config.settings import Settings

@@ -18,6 +18,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from outbox_relay.operator.console.pages import ConsoleSettings
+from outbox_relay.operator.console.resourcemanager import address_of
 from relay.config.clients import (
     Connection,
     ManagementAddress,
@@ -30,8 +32,6 @@ from relay.config.secrecy import looks_secret, quoted
 from relay.config.settings import Settings
 from relay.config.streams import read_streams
 from relay.core.errors import SettingsError, UsageError
-from relay_operator.console.pages import ConsoleSettings
-from relay_operator.console.resourcemanager import address_of
 from tests.support.operators import relay_command
 from tests.support.watchdog import WATCHDOG_S
 from tests.unit.test_documented_names import settings_of

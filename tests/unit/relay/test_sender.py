@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import pytest
 from azure.servicebus.exceptions import MessagingEntityNotFoundError, ServiceBusConnectionError
 
+from outbox_relay.operator.cli.sender import OrderedSender, ordered_sender
+from outbox_relay.operator.cli.terminal import ExitCode
 from relay.config.settings import Settings
 from relay.core.events import Event
-from relay_operator.cli.sender import OrderedSender, ordered_sender
-from relay_operator.cli.terminal import ExitCode
 from tests.unit.relay.topics import FakeTopic, event
 
 BUSY = "com.microsoft:server-busy"
@@ -88,7 +88,7 @@ async def test_between_the_tries_lie_some_seconds_in_all(monkeypatch: pytest.Mon
         waited.append(seconds)
         await really_sleep(0)
 
-    monkeypatch.setattr("relay_operator.cli.sender.asyncio.sleep", sleep)
+    monkeypatch.setattr("outbox_relay.operator.cli.sender.asyncio.sleep", sleep)
     topic = FakeTopic(by_id={"a-1": BUSY})
     sender = OrderedSender(topic.publisher())
 

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from outbox_emulators.functions.environment import read_env_file, read_local_settings
-from outbox_emulators.functions.errors import HostError
-from outbox_emulators.functions.host_json import HostConfiguration
-from outbox_emulators.servicebus.entities import Entities, EntitiesError
+from outbox_relay.emulators.functions.environment import read_env_file, read_local_settings
+from outbox_relay.emulators.functions.errors import HostError
+from outbox_relay.emulators.functions.host_json import HostConfiguration
+from outbox_relay.emulators.servicebus.entities import Entities, EntitiesError
+from outbox_relay.operator.cli.arguments import with_files
 from relay.config.clients import Connection, Identity
 from relay.config.reader import function_timeout_s
 from relay.config.settings import ATTEMPT_MARGIN_S, ClaimCheck, CosmosSettings, OnPoison, Settings, SqlFeed
 from relay.core.errors import SettingsError, UsageError
-from relay_operator.cli.arguments import with_files
 
 ROOT = Path(__file__).resolve().parents[3]
 

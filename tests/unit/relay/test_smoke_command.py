@@ -18,6 +18,13 @@ from azure.servicebus.exceptions import (
     ServiceBusConnectionError,
 )
 
+from outbox_relay.operator.backends.backend import open_backend
+from outbox_relay.operator.backends.cosmos.reader import CosmosCanary
+from outbox_relay.operator.cli import smoke_receiver as subscriptions
+from outbox_relay.operator.cli.servicebus_checks import ServiceBusFacts
+from outbox_relay.operator.cli.smoke import Oversized, Smoke, result_of
+from outbox_relay.operator.cli.smoke_diff import Difference
+from outbox_relay.operator.cli.smoke_receiver import Session, choose, open_session
 from relay.backends.findings import Gap, Why
 from relay.config.settings import Settings
 from relay.core.documents import SourceDocument
@@ -26,13 +33,6 @@ from relay.core.events import Event
 from relay.quarantine.items import Filter, RecordSummary
 from relay.routes.mapping import Long
 from relay.servicebus import messages
-from relay_operator.backends.backend import open_backend
-from relay_operator.backends.cosmos.reader import CosmosCanary
-from relay_operator.cli import smoke_receiver as subscriptions
-from relay_operator.cli.servicebus_checks import ServiceBusFacts
-from relay_operator.cli.smoke import Oversized, Smoke, result_of
-from relay_operator.cli.smoke_diff import Difference
-from relay_operator.cli.smoke_receiver import Session, choose, open_session
 from tests.support.closing import CloseLater
 from tests.support.operators import relay_command
 from tests.support.outbox import sound
@@ -161,11 +161,11 @@ def app(monkeypatch: pytest.MonkeyPatch, close_later: CloseLater) -> App:
         return await find(chosen, limit)
 
     monkeypatch.setattr(app.records, "find", looked_into)
-    monkeypatch.setattr("relay_operator.cli.smoke.time", SimpleNamespace(monotonic=lambda: app.now))
-    monkeypatch.setattr("relay_operator.cli.smoke.asyncio", SimpleNamespace(sleep=app.sleep))
-    monkeypatch.setattr("relay_operator.cli.smoke.open_session", opened_session)
-    monkeypatch.setattr("relay_operator.backends.cosmos.backend.CosmosOperatorBackend.open_canary", opened)
-    monkeypatch.setattr("relay_operator.cli.smoke.open_records", opened_records)
+    monkeypatch.setattr("outbox_relay.operator.cli.smoke.time", SimpleNamespace(monotonic=lambda: app.now))
+    monkeypatch.setattr("outbox_relay.operator.cli.smoke.asyncio", SimpleNamespace(sleep=app.sleep))
+    monkeypatch.setattr("outbox_relay.operator.cli.smoke.open_session", opened_session)
+    monkeypatch.setattr("outbox_relay.operator.backends.cosmos.backend.CosmosOperatorBackend.open_canary", opened)
+    monkeypatch.setattr("outbox_relay.operator.cli.smoke.open_records", opened_records)
     return app
 
 
@@ -458,7 +458,7 @@ async def test_a_clean_up_that_hangs_is_given_up_and_reported(app: App, monkeypa
         await asyncio.Event().wait()
 
     app.delete_item = hang  # type: ignore[method-assign]
-    monkeypatch.setattr("relay_operator.backends.cosmos.reader.CLEAN_UP_S", 0.01)
+    monkeypatch.setattr("outbox_relay.operator.backends.cosmos.reader.CLEAN_UP_S", 0.01)
 
     async with asyncio.timeout(WATCHDOG_S):
         data = (await smoke("--oversized", "--pause", "0", "--json")).json
@@ -514,7 +514,7 @@ async def test_the_subscription_is_the_one_named_or_the_only_one(
     async def read(*_: Any) -> ServiceBusFacts:
         return ServiceBusFacts(Gap(Why.FORBIDDEN, ""), found, 1)
 
-    monkeypatch.setattr("relay_operator.cli.smoke_receiver.read_servicebus", read)
+    monkeypatch.setattr("outbox_relay.operator.cli.smoke_receiver.read_servicebus", read)
 
     if chosen is None:
         with pytest.raises(UsageError) as raised:

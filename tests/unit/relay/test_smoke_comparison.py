@@ -14,10 +14,8 @@ import pytest
 from azure.servicebus import ServiceBusReceivedMessage
 from azure.servicebus._pyamqp._decode import decode_payload
 
-from outbox_emulators.functions.dates import rewritten
-from relay.backends.canary import TTL_S, canary
-from relay.servicebus import encoding, messages
-from relay_operator.cli.smoke_diff import (
+from outbox_relay.emulators.functions.dates import rewritten
+from outbox_relay.operator.cli.smoke_diff import (
     BODY_REMEDY,
     DATE_REMEDY,
     PROPERTY_REMEDY,
@@ -25,6 +23,8 @@ from relay_operator.cli.smoke_diff import (
     compare,
     differences,
 )
+from relay.backends.canary import TTL_S, canary
+from relay.servicebus import encoding, messages
 from tests.support.outbox import plain, sound
 
 NOW = datetime(2026, 11, 20, 15, 0, 0, 123456, UTC)

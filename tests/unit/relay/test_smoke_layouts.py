@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from outbox_relay.operator.examples import Unplaceable, example
 from relay.backends.canary import ACTION, canary
 from relay.backends.cosmos.source import event_of
 from relay.core.events import Event
 from relay.routes.file import parse
 from relay.routes.selection import Selection
-from relay_operator.examples import Unplaceable, example
 
 CANARY = canary("domainEvent", datetime(2026, 11, 20, 15, 0, 0, 123456, UTC))
 KEY, ID = CANARY["partitionKey"], CANARY["id"]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from changefeed import Claim
+from outbox_relay.changefeed import Claim
 from relay.backends.sql.worker import Decision, Watch, decide
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from changefeed import ChangefeedError, SetupError
+from outbox_relay.changefeed import ChangefeedError, SetupError
 from relay.backends.sql.database import connect, needs_token, parameters
 from relay.config.settings import Settings
 from relay.core.errors import SettingsError, first_line
@@ -155,6 +155,6 @@ async def test_options_and_timeouts_of_the_url_are_kept(postgres_database: str) 
 
 
 async def _shown(session: Any, *names: str) -> list[str]:
-    from changefeed.statements import Statement
+    from outbox_relay.changefeed.statements import Statement
 
     return [(await session.execute(Statement(f"show {name}"))).rows[0][0] for name in names]

@@ -9,18 +9,18 @@ from typing import Any, TypeVar
 import pytest
 from azure.core.exceptions import ClientAuthenticationError
 
-from changefeed import START, DatabaseError
-from changefeed.install import migrations
-from changefeed.postgresql.dialect import PostgresDialect
-from changefeed.sqlserver.dialect import SqlServerDialect
-from changefeed.statements import Dialect, Operation, Result, Row, Statement
-from changefeed.tables import Tables
-from changefeed.ulid import at
+from outbox_relay.changefeed import START, DatabaseError
+from outbox_relay.changefeed.install import migrations
+from outbox_relay.changefeed.postgresql.dialect import PostgresDialect
+from outbox_relay.changefeed.sqlserver.dialect import SqlServerDialect
+from outbox_relay.changefeed.statements import Dialect, Operation, Result, Row, Statement
+from outbox_relay.changefeed.tables import Tables
+from outbox_relay.changefeed.ulid import at
+from outbox_relay.operator.backends.sql.check import DatabaseCheck, check
 from relay.backends.findings import Finding, Level
 from relay.backends.sql.catalog import POSTGRESQL, RIGHTS, SQLSERVER, Catalog, purposes_of
 from relay.config.clients import Identity
 from relay.config.settings import SqlFeed
-from relay_operator.backends.sql.check import DatabaseCheck, check
 
 TABLE = "outbox.domain_event"
 FEED = SqlFeed("postgresql://h/d", Identity(managed=False, client_id=None), TABLE, 2, 0.5)
@@ -156,8 +156,8 @@ async def test_a_sound_outbox_gives_nothing_but_ok(catalog: Catalog, monkeypatch
     async def connect(_: SqlFeed) -> Database:
         return database
 
-    monkeypatch.setattr("relay_operator.backends.sql.check.connect", connect)
-    monkeypatch.setattr("relay_operator.backends.sql.check.catalog_of", lambda _: catalog)
+    monkeypatch.setattr("outbox_relay.operator.backends.sql.check.connect", connect)
+    monkeypatch.setattr("outbox_relay.operator.backends.sql.check.catalog_of", lambda _: catalog)
 
     assert await check(FEED) == [
         Finding.ok(said)
@@ -190,7 +190,7 @@ async def test_a_server_that_does_not_answer_is_all_that_is_reported(
     async def connect(_: SqlFeed) -> None:
         raise error
 
-    monkeypatch.setattr("relay_operator.backends.sql.check.connect", connect)
+    monkeypatch.setattr("outbox_relay.operator.backends.sql.check.connect", connect)
 
     (finding,) = await check(SqlFeed("Server=h", FEED.identity, TABLE, 2, 10.0))
 

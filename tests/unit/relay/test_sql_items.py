@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from sqlfluff.core import Linter
 
-from changefeed import ChangefeedError, DatabaseError, connect_async
-from changefeed.statements import AsyncSession, Result, Statement
+from outbox_relay.changefeed import ChangefeedError, DatabaseError, connect_async
+from outbox_relay.changefeed.statements import AsyncSession, Result, Statement
+from outbox_relay.operator.backends.sql.install import install, migrations
 from relay.backends.sql import quarantine
 from relay.backends.sql.database import Database
 from relay.backends.sql.quarantine import SqlItems
@@ -21,7 +22,6 @@ from relay.core.events import Reason, Rejected
 from relay.core.place import Place
 from relay.quarantine.items import BatchFailed, Create, Delete, Filter, ItemExists, Touch, in_order
 from relay.quarantine.record import record_of
-from relay_operator.backends.sql.install import install, migrations
 from tests.support.outbox import plain
 from tests.support.sql_outbox import sql_settings
 

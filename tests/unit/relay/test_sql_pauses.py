@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from changefeed import START, Claim, DatabaseError, Stored
-from changefeed.statements import AsyncSession
+from outbox_relay.changefeed import START, Claim, DatabaseError, Stored
+from outbox_relay.changefeed.statements import AsyncSession
 from relay.backends.sql.database import Database
 from relay.backends.sql.memory import Memory
 from relay.backends.sql.shard import Shard

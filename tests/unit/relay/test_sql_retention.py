@@ -8,8 +8,8 @@ from contextlib import suppress
 
 import pytest
 
-from changefeed import DatabaseError
-from changefeed.statements import AsyncSession
+from outbox_relay.changefeed import DatabaseError
+from outbox_relay.changefeed.statements import AsyncSession
 from relay.backends.sql import worker as workers
 from relay.backends.sql.database import BoundedSession
 from tests.support import virtual_time

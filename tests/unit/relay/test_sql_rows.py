@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from changefeed.statements import Entry
-from changefeed.ulid import from_text, to_text
+from outbox_relay.changefeed.statements import Entry
+from outbox_relay.changefeed.ulid import from_text, to_text
 from relay.backends.canary import canary_id
 from relay.backends.sql import quarantine as table
 from relay.backends.sql.rows import (

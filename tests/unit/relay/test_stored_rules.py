@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from outbox_relay.operator.backends.rules import StoredRules, stored_rules
 from relay.config.settings import Settings
 from relay.config.streams import read_streams
 from relay.core.documents import SourceDocument
 from relay.core.errors import RulesError
 from relay.routes.generations import Timeline
 from relay.routes.rulebook import StoredTimeline, Timelines
-from relay_operator.backends.rules import StoredRules, stored_rules
 from tests.support.in_memory_timelines import InMemoryTimelines
 from tests.unit.relay.commands import ENVIRONMENT
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from azure.servicebus.management import QueueProperties
 
+from outbox_relay.operator.cli import run
+from outbox_relay.operator.examples import example
 from relay.config.clients import ManagementAddress
 from relay.routes.conditions import Condition
 from relay.routes.selection import Route, Selection
-from relay_operator.cli import run
-from relay_operator.examples import example
 from tests.support.operators import Run, relay_command
 from tests.unit.relay.commands import ENVIRONMENT, Deployment, record_id
 from tests.unit.relay.deployments import (
@@ -239,7 +239,7 @@ async def test_the_option_and_the_variable_of_the_management_endpoint_are_of_one
         read.append((settings.servicebus.setting, administration))
         return SimpleNamespace(topic=namespaces.topic, subscriptions=[], sending=262_144, largest_message=262_144)
 
-    monkeypatch.setattr("relay_operator.cli.check.read_servicebus", facts)
+    monkeypatch.setattr("outbox_relay.operator.cli.check.read_servicebus", facts)
     ports = {"SERVICEBUS_ADMIN": "http://a.test", "ORDERS_BUS_ADMIN": "http://b.test"}
 
     await relay_command(environment | ports, "check", "--servicebus-admin", "http://c.test")
@@ -303,7 +303,7 @@ async def test_install_prepares_the_quarantine_of_each_stream_in_sql(
         prepared.append(backend.settings.feed.quarantine_table)
         return [backend.settings.stream]
 
-    monkeypatch.setattr("relay_operator.backends.sql.backend.SqlOperatorBackend.install", install)
+    monkeypatch.setattr("outbox_relay.operator.backends.sql.backend.SqlOperatorBackend.install", install)
     sql = {"SQL": "postgresql://127.0.0.1:1/shop"}
 
     done = await relay_command(environment | sql, "install", "--keep", "30d", "--json")

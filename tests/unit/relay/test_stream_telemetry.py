@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from outbox_emulators.testing import ManualClock
+from outbox_relay.emulators.testing import ManualClock
 from relay.core.errors import PublishError, RefusedAlikeError
 from relay.core.events import Reason, Received
 from relay.core.pipeline import Relay

@@ -9,10 +9,10 @@ from typing import Any, cast
 import pytest
 from azure.cosmos.aio import ContainerProxy
 
+from outbox_relay.operator.backends.cosmos.reader import CosmosOutbox
 from relay.backends.cosmos.effective_keys import EffectiveKeys
 from relay.backends.cosmos.leases import LeasePosition, Positions
 from relay.config.settings import Settings
-from relay_operator.backends.cosmos.reader import CosmosOutbox
 from tests.support.outbox import sound
 from tests.unit.relay.commands import ENVIRONMENT
 

@@ -8,13 +8,13 @@ from functools import cache
 
 import pytest
 
-import changefeed.cli
-from relay_operator.cli.main import parser
+import outbox_relay.changefeed.cli as changefeed_cli
+from outbox_relay.operator.cli.main import parser
 from tests.support.pages import PRODUCT
 from tests.support.texts import INSERTED, texts
 
 # A sentence ends behind some of them, a remark in parentheses begins, or their output goes to a file.
-COMMAND = re.compile(r"python -m (relay|changefeed) ([^`\n|]+?)(?=[.:,;)]+(?:\s|$)| +[(>]|[`\n|]|$)")
+COMMAND = re.compile(r"python -m (relay|outbox_relay\.changefeed) ([^`\n|]+?)(?=[.:,;)]+(?:\s|$)| +[(>]|[`\n|]|$)")
 
 # A name for any command.
 ANY_COMMAND = "COMMAND"
@@ -32,7 +32,7 @@ def suggested() -> list[tuple[str, str, list[str]]]:
     ]
 
 
-PROGRAMS = {"relay": parser(), "changefeed": changefeed.cli._parser()}
+PROGRAMS = {"relay": parser(), "outbox_relay.changefeed": changefeed_cli._parser()}
 
 
 @pytest.mark.parametrize(("program", "words"), [pytest.param(*each, id=place) for place, *each in suggested()])

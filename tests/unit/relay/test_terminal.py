@@ -12,10 +12,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from outbox_relay.operator.cli import check
+from outbox_relay.operator.cli.terminal import WIDEST, ExitCode, Progress, Result, Terminal, bounded, table
 from relay.backends.findings import Finding
 from relay.core.errors import UsageError
-from relay_operator.cli import check
-from relay_operator.cli.terminal import WIDEST, ExitCode, Progress, Result, Terminal, bounded, table
 from tests.support.operators import Keyboard
 
 
@@ -46,7 +46,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr("relay_operator.cli.terminal.time", clock)
+    monkeypatch.setattr("outbox_relay.operator.cli.terminal.time", clock)
     return clock
 
 

@@ -10,8 +10,8 @@ from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
 from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.exceptions import OperationTimeoutError
 
-from outbox_emulators.servicebus.parsing import parse
-from outbox_emulators.servicebus.sections import split_batch
+from outbox_relay.emulators.servicebus.parsing import parse
+from outbox_relay.emulators.servicebus.sections import split_batch
 from relay.core.events import Event
 from relay.core.evidence import AcceptedLedger
 from relay.servicebus import messages

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from outbox.data_object import EntityState, Position, entity_object, event_object
-from outbox.versions import mark_saved, restore
+from outbox_relay.outbox.data_object import EntityState, Position, entity_object, event_object
+from outbox_relay.outbox.versions import mark_saved, restore
 from samples.contacts.domain import Company, Contact, InvalidContact, Name
 
 JOHN = Name("John", "Doe")

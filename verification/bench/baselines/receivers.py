@@ -15,7 +15,7 @@ from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 from azure.servicebus.exceptions import OperationTimeoutError, ServiceBusError
 
-from inbox.event_loop import end_tasks
+from outbox_relay.inbox.event_loop import end_tasks
 
 _ACCEPT_S = 5.0
 _IDLE_S = 0.2

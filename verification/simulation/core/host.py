@@ -1,7 +1,7 @@
 """A Functions host: a change feed processor that balances leases, and calls the worker until it succeeds.
 
-The emulator of the host (`outbox_emulators.functions`) does all of it over the wire, as the platform does. This
-is the smallest model that gives the relay the same, so that millions of universes can be run.
+The emulator of the host (`outbox_relay.emulators.functions`) does all of it over the wire, as the platform does.
+This is the smallest model that gives the relay the same, so that millions of universes can be run.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from functools import partial
 from typing import Any
 
-import inbox
+from outbox_relay import inbox
 from verification.simulation.receiving.ledgers import Desk, Effect, Ledger
 from verification.simulation.receiving.sdk import SimulatedClient
 from verification.simulation.receiving.subscription import Subscription

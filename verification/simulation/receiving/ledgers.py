@@ -8,7 +8,7 @@ from dataclasses import astuple, dataclass
 from itertools import count
 from typing import Protocol
 
-import inbox
+from outbox_relay import inbox
 from verification.simulation.world import Process
 
 # Databases in memory are shared by name within the interpreter.

@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
-import inbox
+from outbox_relay import inbox
 from verification.journal.entries import Accepted, Entry, Handled
 from verification.simulation.receiving.ledgers import Ledger
 from verification.simulation.receiving.watch import Watch

@@ -1,6 +1,6 @@
 """A subscription with sessions, as the broker keeps it: messages, locks, deliveries, dead letters.
 
-The emulator's (`outbox_emulators.servicebus`) speaks AMQP and has the sources of each behaviour. This is the
+The emulator's (`outbox_relay.emulators.servicebus`) speaks AMQP and has the sources of each behaviour. This is the
 smallest model that gives a receiver the same.
 """
 

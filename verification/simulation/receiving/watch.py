@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-import inbox
+from outbox_relay import inbox
 from verification.journal import entries
 from verification.journal.entries import Entry, digest_of
 from verification.simulation.receiving.ledgers import Effect, Ledger

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from changefeed.claims import Claim, Claims
+from outbox_relay.changefeed.claims import Claim, Claims
 from relay.backends.sql.shard import Shard
 from relay.backends.sql.source import Ownership
 from relay.core.fence import Clearance

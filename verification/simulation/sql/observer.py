@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, defaultdict
 
-from changefeed import START, AsyncConsumer, AsyncFeed, Page, Stored
+from outbox_relay.changefeed import START, AsyncConsumer, AsyncFeed, Page, Stored
 from relay.backends.sql.database import FAILURES
 from verification.journal import entries
 from verification.journal.checker import Wrong

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 from unittest.mock import patch
 
-from changefeed.statements import AsyncSession
+from outbox_relay.changefeed.statements import AsyncSession
 from relay.backends.sql import database
 from relay.backends.sql.database import Database
 from relay.backends.sql.source import SqlBatch, SqlSource

@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from changefeed.errors import ChangefeedError, DatabaseError, FeedBusyError
-from changefeed.statements import Result, Statement
+from outbox_relay.changefeed.errors import ChangefeedError, DatabaseError, FeedBusyError
+from outbox_relay.changefeed.statements import Result, Statement
 from verification.simulation.sql.locks import Lock
 from verification.simulation.sql.statements import Noted, Statements, Steps
 from verification.simulation.sql.tables import ClaimRow, Tables, Transaction

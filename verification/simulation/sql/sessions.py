@@ -11,9 +11,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from changefeed.errors import DatabaseError
-from changefeed.postgresql.dialect import PostgresDialect
-from changefeed.statements import Result, Statement
+from outbox_relay.changefeed.errors import DatabaseError
+from outbox_relay.changefeed.postgresql.dialect import PostgresDialect
+from outbox_relay.changefeed.statements import Result, Statement
 from verification.simulation.rpc_channel import RpcChannel
 from verification.simulation.sql.server import Server
 from verification.simulation.world import Process

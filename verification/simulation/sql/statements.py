@@ -13,8 +13,8 @@ from dataclasses import fields
 from typing import Any
 from uuid import UUID
 
-from changefeed.errors import DatabaseError
-from changefeed.statements import Result, Statement
+from outbox_relay.changefeed.errors import DatabaseError
+from outbox_relay.changefeed.statements import Result, Statement
 from verification.simulation.sql.locks import Lock
 from verification.simulation.sql.tables import ClaimRow, Placed, Tables, Waiting
 
@@ -147,7 +147,7 @@ class Statements:
         width = 2 + len(columns)
         return _rows(("ulid", "missing", *columns), [(*row, *[None] * (width - len(row))) for row in rows])
 
-    # Claims: each statement is one of changefeed/claims.py, carried out as it is written.
+    # Claims: each statement is one of outbox_relay/changefeed/claims.py, carried out as it is written.
 
     def _matching(self, conditions: str, values: list[Any]) -> list[ClaimRow]:
         found = list(self.tables.claims.values())

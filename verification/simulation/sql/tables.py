@@ -1,8 +1,8 @@
 """The tables of a feed, as committed transactions have left them, and what its functions compute of them.
 
-It does what `changefeed/postgresql/migrations` do. Each method is one statement of theirs: it sees what is
-committed when it is called, as a statement under READ COMMITTED does, because writers and readers change the
-tables at their commit only.
+It does what `outbox_relay/changefeed/postgresql/migrations` do. Each method is one statement of theirs: it sees
+what is committed when it is called, as a statement under READ COMMITTED does, because writers and readers change
+the tables at their commit only.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from changefeed.errors import ArgumentError, CursorError, CursorPrunedError
-from changefeed.ulid import START, milliseconds
+from outbox_relay.changefeed.errors import ArgumentError, CursorError, CursorPrunedError
+from outbox_relay.changefeed.ulid import START, milliseconds
 from relay.core.documents import StoredDocument
 
 _PAGE = 1000

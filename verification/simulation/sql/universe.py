@@ -6,9 +6,9 @@ import random
 from dataclasses import replace
 from operator import attrgetter
 
+from outbox_relay.operator.backends.sql.reader import SqlOutbox
 from relay.config.settings import CONSUMER
 from relay.core.holds import PARKED_TYPE
-from relay_operator.backends.sql.reader import SqlOutbox
 from verification.simulation import determinism
 from verification.simulation.faults import schedule
 from verification.simulation.operators import Operator

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from changefeed.writing import shard_of
+from outbox_relay.changefeed.writing import shard_of
 from relay.core import jsontext
 from verification.journal import entries
 from verification.journal.entries import digest_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from outbox_emulators.servicebus.fault_plans import FaultKind
+from outbox_relay.emulators.servicebus.fault_plans import FaultKind
 from verification.simulation.core import fault_injection
 from verification.simulation.faults import Fault, Kind
 from verification.simulation.topic import CONDITIONS

@@ -6,8 +6,8 @@ import contextlib
 
 from azure.core.exceptions import AzureError
 
-from outbox_emulators.functions import host
-from outbox_emulators.functions.edges import Edges
+from outbox_relay.emulators.functions import host
+from outbox_relay.emulators.functions.edges import Edges
 from verification.simulation.wire.services import APP, Services
 from verification.simulation.wire.worker import SimulatedWorker
 

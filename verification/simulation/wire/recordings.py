@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from outbox_emulators.recording import Recording
+from outbox_relay.emulators.recording import Recording
 from relay.core.holds import PARKED_ID
 from verification.journal import entries
 from verification.journal.entries import Position, digest_of

@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from outbox_emulators.cosmos import jsontext
-from outbox_emulators.cosmos.batches import BatchOperation, execute_batch
-from outbox_emulators.cosmos.physical_partitions import Partition
-from outbox_emulators.cosmos.provisioning import ContainerSpec, provision
-from outbox_emulators.cosmos.server import CosmosServer
-from outbox_emulators.servicebus.entities import Entities
-from outbox_emulators.servicebus.fault_injection import FaultInjector
-from outbox_emulators.servicebus.fault_plans import FaultKind, FaultPlan
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.cosmos import jsontext
+from outbox_relay.emulators.cosmos.batches import BatchOperation, execute_batch
+from outbox_relay.emulators.cosmos.physical_partitions import Partition
+from outbox_relay.emulators.cosmos.provisioning import ContainerSpec, provision
+from outbox_relay.emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.servicebus.entities import Entities
+from outbox_relay.emulators.servicebus.fault_injection import FaultInjector
+from outbox_relay.emulators.servicebus.fault_plans import FaultKind, FaultPlan
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
 from relay.config.settings import OnPoison
 from verification.simulation.connected import ConnectedWorld
 from verification.simulation.journal_keeper import Notes

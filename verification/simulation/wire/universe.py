@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator
 
 import relay.servicebus.pipelined.link
 import relay.servicebus.pool  # noqa: F401 - a universe imports nothing
+from outbox_relay.operator.backends.backend import open_backend
+from outbox_relay.operator.cli.quarantine_admin import QuarantineAdmin
+from outbox_relay.operator.cli.release import Release
+from outbox_relay.operator.cli.sender import ordered_sender
 from relay.config.settings import Settings
 from relay.quarantine.items import Items
-from relay_operator.backends.backend import open_backend
-from relay_operator.cli.quarantine_admin import QuarantineAdmin
-from relay_operator.cli.release import Release
-from relay_operator.cli.sender import ordered_sender
 from verification.journal.entries import Entry
 from verification.simulation import determinism
 from verification.simulation.connected import ConnectedWorld, sockets_of

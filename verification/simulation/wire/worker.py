@@ -1,7 +1,7 @@
 """The worker of a simulated host: another process, which loads the app and outlives its host's death.
 
-As `outbox_emulators.functions.worker.process` has it, except that there is no pipe between the two: what the host
-asks for is ready in the worker at once, and the other way round.
+As `outbox_relay.emulators.functions.worker.process` has it, except that there is no pipe between the two: what the
+host asks for is ready in the worker at once, and the other way round.
 """
 
 from __future__ import annotations
@@ -12,8 +12,13 @@ from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from outbox_emulators.functions.worker.interface import FunctionTimeout, IndexedFunction, Invocation, WorkerDied
-from outbox_emulators.functions.worker.own import OwnRuntime
+from outbox_relay.emulators.functions.worker.interface import (
+    FunctionTimeout,
+    IndexedFunction,
+    Invocation,
+    WorkerDied,
+)
+from outbox_relay.emulators.functions.worker.own import OwnRuntime
 from verification.simulation.world import Process, World
 
 T = TypeVar("T")
@@ -22,7 +27,7 @@ _DIED = "WorkerProcessExitException: the worker has ended"
 
 
 class SimulatedWorker:
-    """An `outbox_emulators.functions.worker.interface.Worker` in processes of its own, one after the other."""
+    """An `emulators.functions.worker.interface.Worker` in processes of its own, one after the other."""
 
     def __init__(self, world: World, host: Process, app: Path, environment: Mapping[str, str]) -> None:
         self._world = world

@@ -19,7 +19,7 @@ from azure.cosmos.exceptions import (
     CosmosResourceNotFoundError,
 )
 
-from outbox.batch import SdkOperation
+from outbox_relay.outbox.batch import SdkOperation
 from verification.simulation.rpc_channel import LineError, RpcChannel
 from verification.simulation.writing.documents import Document, Documents, Operation, StatusError
 
@@ -46,7 +46,7 @@ class Session:
         self.token = 0
 
     def update_session(self, connection: Any, result: Mapping[str, Any], headers: Mapping[str, Any]) -> None:
-        """Update the token as the SDK's own method does, which `outbox.session` calls."""
+        """Update the token as the SDK's own method does, which `outbox_relay.outbox.session` calls."""
         self.token = max(self.token, int(headers.get(_TOKEN, 0)))
 
 

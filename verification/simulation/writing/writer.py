@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from outbox import DomainEntity, DomainEvent, UnitOfWork
-from outbox.errors import (
+from outbox_relay.outbox import DomainEntity, DomainEvent, UnitOfWork
+from outbox_relay.outbox.errors import (
     CommitUncertain,
     Conflict,
     NotFound,

@@ -10,9 +10,9 @@ import pytest
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from outbox_emulators.cosmos.edges import DEFAULT_SEED
-from outbox_emulators.cosmos.server import CosmosServer
-from outbox_emulators.testing import FaultClient, ManualClock, RawClient
+from outbox_relay.emulators.cosmos.edges import DEFAULT_SEED
+from outbox_relay.emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.testing import FaultClient, ManualClock, RawClient
 from packages.emulators.tests.cosmos.support import MakeContainer
 
 

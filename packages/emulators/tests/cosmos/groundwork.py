@@ -14,14 +14,14 @@ from urllib.parse import unquote
 
 import pytest
 
-from outbox_emulators.cosmos import catalog
-from outbox_emulators.cosmos.containers import Container
-from outbox_emulators.cosmos.documents import Document, raw_resource_id
-from outbox_emulators.cosmos.jsontext import Part
-from outbox_emulators.cosmos.physical_partitions import Partition
-from outbox_emulators.cosmos.server import CosmosServer
-from outbox_emulators.cosmos.sessions import demanded_lsn
-from outbox_emulators.testing import ManualClock
+from outbox_relay.emulators.cosmos import catalog
+from outbox_relay.emulators.cosmos.containers import Container
+from outbox_relay.emulators.cosmos.documents import Document, raw_resource_id
+from outbox_relay.emulators.cosmos.jsontext import Part
+from outbox_relay.emulators.cosmos.physical_partitions import Partition
+from outbox_relay.emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.cosmos.sessions import demanded_lsn
+from outbox_relay.emulators.testing import ManualClock
 from packages.emulators.tests.cosmos.recordings import (
     SERIES,
     Exchange,

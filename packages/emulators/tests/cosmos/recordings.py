@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from outbox_emulators.cosmos.documents import INDEX_BITS, raw_resource_id
-from outbox_emulators.cosmos.hybridrow import operations
+from outbox_relay.emulators.cosmos.documents import INDEX_BITS, raw_resource_id
+from outbox_relay.emulators.cosmos.hybridrow import operations
 from packages.emulators.tests.cosmos.rows import results_in
 
 CAPTURES = Path(__file__).parents[1] / "captures" / "cosmos_dotnet"

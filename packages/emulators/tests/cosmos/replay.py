@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from outbox_emulators.testing import Answer, RawClient
+from outbox_relay.emulators.testing import Answer, RawClient
 from packages.emulators.tests.cosmos.groundwork import Groundwork
 from packages.emulators.tests.cosmos.recordings import Exchange
 from packages.emulators.tests.cosmos.rows import results_in

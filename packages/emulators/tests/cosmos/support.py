@@ -12,8 +12,8 @@ from typing import Any
 
 from azure.cosmos.aio import ContainerProxy
 
-from outbox_emulators.command_line import Parser
-from outbox_emulators.cosmos import command
+from outbox_relay.emulators.command_line import Parser
+from outbox_relay.emulators.cosmos import command
 from tests.support.watchdog import WATCHDOG_S
 
 MakeContainer = Callable[..., Awaitable[ContainerProxy]]
@@ -58,7 +58,7 @@ class CosmosProcess:
     async def _spawn(cls, *arguments: str) -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(
             sys.executable,
-            *("-m", "outbox_emulators", "cosmos", "--port", "0"),
+            *("-m", "outbox_relay.emulators", "cosmos", "--port", "0"),
             *arguments,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,

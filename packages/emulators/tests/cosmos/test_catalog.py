@@ -11,10 +11,10 @@ from azure.cosmos import PartitionKey, ThroughputProperties
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 from azure.cosmos.exceptions import CosmosHttpResponseError, CosmosResourceExistsError, CosmosResourceNotFoundError
 
-from outbox_emulators.cosmos.errors import BadRequest
-from outbox_emulators.cosmos.offers import Throughput
-from outbox_emulators.cosmos.server import CosmosServer
-from outbox_emulators.testing import ManualClock, RawClient
+from outbox_relay.emulators.cosmos.errors import BadRequest
+from outbox_relay.emulators.cosmos.offers import Throughput
+from outbox_relay.emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.testing import ManualClock, RawClient
 from packages.emulators.tests.cosmos.support import MakeContainer
 
 

@@ -13,8 +13,8 @@ from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 from azure.cosmos.exceptions import CosmosHttpResponseError, CosmosResourceNotFoundError
 
-from outbox_emulators.cosmos.server import CosmosServer
-from outbox_emulators.testing import ManualClock, RawClient
+from outbox_relay.emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.testing import ManualClock, RawClient
 from packages.emulators.tests.cosmos.support import MakeContainer
 
 

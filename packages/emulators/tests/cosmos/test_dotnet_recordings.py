@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 import aiohttp
 import pytest
 
-from outbox_emulators.cosmos.server import CosmosServer
-from outbox_emulators.testing import ManualClock, RawClient
+from outbox_relay.emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.testing import ManualClock, RawClient
 from packages.emulators.tests.cosmos.groundwork import Groundwork, RecordedRandomness
 from packages.emulators.tests.cosmos.recordings import Exchange, load, physical_partitions
 from packages.emulators.tests.cosmos.replay import Replay

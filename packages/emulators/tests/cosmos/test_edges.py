@@ -14,9 +14,9 @@ import pytest
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from outbox_emulators.cosmos.command import add_arguments
-from outbox_emulators.cosmos.server import CosmosServer
-from outbox_emulators.testing import RawClient
+from outbox_relay.emulators.cosmos.command import add_arguments
+from outbox_relay.emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.testing import RawClient
 from packages.emulators.tests.cosmos.support import cannot_start
 
 DOCS = "/dbs/outbox/colls/data/docs"

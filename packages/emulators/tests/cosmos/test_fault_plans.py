@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from outbox_emulators.cosmos.fault_plans import FaultKind, FaultPlan
-from outbox_emulators.cosmos.fault_targets import Match, Operation, Target
-from outbox_emulators.cosmos.messages import Request
-from outbox_emulators.faults import InvalidFault
+from outbox_relay.emulators.cosmos.fault_plans import FaultKind, FaultPlan
+from outbox_relay.emulators.cosmos.fault_targets import Match, Operation, Target
+from outbox_relay.emulators.cosmos.messages import Request
+from outbox_relay.emulators.faults import InvalidFault
 
 ITEMS = ("dbs", "outbox", "colls", "data", "docs")
 

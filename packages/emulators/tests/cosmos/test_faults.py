@@ -26,9 +26,9 @@ from azure.cosmos.exceptions import (
     CosmosResourceExistsError,
 )
 
-from outbox_emulators.cosmos.faults import Faults
-from outbox_emulators.cosmos.server import CosmosServer
-from outbox_emulators.testing import FaultClient, RawClient
+from outbox_relay.emulators.cosmos.faults import Faults
+from outbox_relay.emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.testing import FaultClient, RawClient
 from tests.support.waiting import look_again
 from tests.support.watchdog import WATCHDOG_S
 

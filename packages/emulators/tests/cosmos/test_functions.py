@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from outbox_emulators.cosmos.errors import BadRequest
-from outbox_emulators.cosmos.query.evaluation import Scope, compile_expression
-from outbox_emulators.cosmos.query.functions import FUNCTIONS, REFUSED
-from outbox_emulators.cosmos.query.parsing import parse_query
-from outbox_emulators.cosmos.query.values import UNDEFINED
+from outbox_relay.emulators.cosmos.errors import BadRequest
+from outbox_relay.emulators.cosmos.query.evaluation import Scope, compile_expression
+from outbox_relay.emulators.cosmos.query.functions import FUNCTIONS, REFUSED
+from outbox_relay.emulators.cosmos.query.parsing import parse_query
+from outbox_relay.emulators.cosmos.query.values import UNDEFINED
 
 PAGE = Path(__file__).parents[2] / "docs" / "query-functions.md"
 NOW = 1_700_000_000 * 10_000_000 + 1_234_567

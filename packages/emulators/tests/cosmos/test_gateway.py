@@ -14,10 +14,10 @@ from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 from azure.cosmos.exceptions import CosmosHttpResponseError
 
-from outbox_emulators.cosmos.account import Account
-from outbox_emulators.cosmos.command import add_arguments
-from outbox_emulators.cosmos.server import CosmosServer
-from outbox_emulators.testing import RawClient
+from outbox_relay.emulators.cosmos.account import Account
+from outbox_relay.emulators.cosmos.command import add_arguments
+from outbox_relay.emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.testing import RawClient
 from packages.emulators.tests.cosmos.support import CosmosProcess, cannot_start
 from packages.emulators.tests.forwarder import forwarded
 

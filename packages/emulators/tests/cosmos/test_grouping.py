@@ -14,8 +14,8 @@ from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 from azure.cosmos.exceptions import CosmosHttpResponseError
 
-from outbox_emulators.cosmos.server import CosmosServer
-from outbox_emulators.testing import Answer, RawClient
+from outbox_relay.emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.testing import Answer, RawClient
 
 DOCS = "/dbs/outbox/colls/data/docs"
 FEATURES = (

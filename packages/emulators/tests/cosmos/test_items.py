@@ -23,9 +23,9 @@ from azure.cosmos.exceptions import (
 from azure.cosmos.partition_key import NonePartitionKeyValue, NullPartitionKeyValue
 from yarl import URL
 
-from outbox_emulators.cosmos.documents import MAX_ID_BYTES, MAX_ITEM_BYTES
-from outbox_emulators.cosmos.server import CosmosServer
-from outbox_emulators.testing import RawClient
+from outbox_relay.emulators.cosmos.documents import MAX_ID_BYTES, MAX_ITEM_BYTES
+from outbox_relay.emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.testing import RawClient
 
 
 async def refusal(operation: Any) -> CosmosHttpResponseError:

@@ -15,10 +15,10 @@ from azure.cosmos.partition_key import NonePartitionKeyValue
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outbox_emulators.cosmos.errors import BadRequest
-from outbox_emulators.cosmos.partitioning import PartitionKeyDefinition, locate
-from outbox_emulators.cosmos.server import CosmosServer
-from outbox_emulators.testing import RawClient
+from outbox_relay.emulators.cosmos.errors import BadRequest
+from outbox_relay.emulators.cosmos.partitioning import PartitionKeyDefinition, locate
+from outbox_relay.emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.testing import RawClient
 
 COLL = "/dbs/outbox/colls/data"
 DOCS = f"{COLL}/docs"

@@ -8,7 +8,7 @@ import pytest
 from azure.cosmos.aio import ContainerProxy
 from azure.cosmos.exceptions import CosmosAccessConditionFailedError, CosmosHttpResponseError
 
-from outbox_emulators.testing import RawClient
+from outbox_relay.emulators.testing import RawClient
 
 ITEM = {"id": "1", "pk": "a", "n": 1, "list": [1, 2, 3], "deep": {"x": {"y": "z"}}, "a/b~c": 0, "big": 2**80}
 

@@ -13,8 +13,8 @@ from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 from azure.cosmos.exceptions import CosmosHttpResponseError
 
-from outbox_emulators.cosmos.server import CosmosServer
-from outbox_emulators.testing import RawClient
+from outbox_relay.emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.testing import RawClient
 from packages.emulators.tests.cosmos.support import MakeContainer
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -13,11 +13,11 @@ from azure.cosmos.aio import ContainerProxy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outbox_emulators.cosmos.query.complex_values import ComplexPlace
-from outbox_emulators.cosmos.query.execution import Continuation, Execution, Row
-from outbox_emulators.cosmos.query.parsing import parse_query
-from outbox_emulators.cosmos.query.values import UNDEFINED, sort_order
-from outbox_emulators.testing import Answer, RawClient
+from outbox_relay.emulators.cosmos.query.complex_values import ComplexPlace
+from outbox_relay.emulators.cosmos.query.execution import Continuation, Execution, Row
+from outbox_relay.emulators.cosmos.query.parsing import parse_query
+from outbox_relay.emulators.cosmos.query.values import UNDEFINED, sort_order
+from outbox_relay.emulators.testing import Answer, RawClient
 
 
 async def ids_resumed(raw: RawClient, order: str, resume: dict[str, Any]) -> list[str]:

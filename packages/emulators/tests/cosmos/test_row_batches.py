@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from outbox_emulators.testing import Answer, RawClient
+from outbox_relay.emulators.testing import Answer, RawClient
 from packages.emulators.tests.cosmos.rows import batch_of, results_in
 
 DOCS = "/dbs/outbox/colls/data/docs"

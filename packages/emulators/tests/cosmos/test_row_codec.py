@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from outbox_emulators.cosmos import hybridrow
-from outbox_emulators.cosmos.hybridrow import InvalidRow, ResultRow
+from outbox_relay.emulators.cosmos import hybridrow
+from outbox_relay.emulators.cosmos.hybridrow import InvalidRow, ResultRow
 from packages.emulators.tests.cosmos.recordings import load
 from packages.emulators.tests.cosmos.rows import batch_of, results_in
 

@@ -13,11 +13,11 @@ from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 from azure.cosmos.exceptions import CosmosHttpResponseError
 
-from outbox_emulators.cosmos.account import Account
-from outbox_emulators.cosmos.documents import Document
-from outbox_emulators.cosmos.jsontext import Part
-from outbox_emulators.cosmos.server import CosmosServer
-from outbox_emulators.testing import Answer, RawClient
+from outbox_relay.emulators.cosmos.account import Account
+from outbox_relay.emulators.cosmos.documents import Document
+from outbox_relay.emulators.cosmos.jsontext import Part
+from outbox_relay.emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.testing import Answer, RawClient
 from packages.emulators.tests.cosmos.support import MakeContainer
 
 COLL = "/dbs/outbox/colls/data"

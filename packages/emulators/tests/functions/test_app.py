@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 from azure.identity.aio import DefaultAzureCredential, ManagedIdentityCredential
 
-from outbox_emulators.functions.app import importable, load_functions
-from outbox_emulators.functions.connections import Connections
-from outbox_emulators.functions.environment import applied, read_env_file, read_local_settings
-from outbox_emulators.functions.errors import HostError
-from outbox_emulators.functions.host_json import HostConfiguration
-from outbox_emulators.functions.settings import Connection, Settings
-from outbox_emulators.functions.singleton import LockTimings
-from outbox_emulators.functions.timespan import parse_timespan
+from outbox_relay.emulators.functions.app import importable, load_functions
+from outbox_relay.emulators.functions.connections import Connections
+from outbox_relay.emulators.functions.environment import applied, read_env_file, read_local_settings
+from outbox_relay.emulators.functions.errors import HostError
+from outbox_relay.emulators.functions.host_json import HostConfiguration
+from outbox_relay.emulators.functions.settings import Connection, Settings
+from outbox_relay.emulators.functions.singleton import LockTimings
+from outbox_relay.emulators.functions.timespan import parse_timespan
 
 _TRIGGER = 'arg_name="documents", connection="COSMOS", database_name="d", container_name="c"'
 _HEAD = "import azure.functions as func\n\napp = func.FunctionApp()\n\n"
@@ -80,7 +80,7 @@ def take(order): ...
 @app.cosmos_db_trigger({_TRIGGER})
 def relay(documents): ...
 """
-    with caplog.at_level(logging.WARNING, "outbox_emulators.functions"):
+    with caplog.at_level(logging.WARNING, "outbox_relay.emulators.functions"):
         assert [function.name for function in load_functions(_app(tmp_path, body))] == ["relay"]
     assert "Function take is not run: this host has no queueTrigger" in caplog.text
 

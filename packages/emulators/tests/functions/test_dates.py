@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from outbox_emulators.functions.dates import rewritten, rewritten_string
-from outbox_emulators.functions.json_text import PageWithheld
+from outbox_relay.emulators.functions.dates import rewritten, rewritten_string
+from outbox_relay.emulators.functions.json_text import PageWithheld
 
 
 @pytest.fixture(autouse=True)

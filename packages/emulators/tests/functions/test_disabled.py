@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from outbox_emulators.functions.host import Host
-from outbox_emulators.functions.settings import Settings
+from outbox_relay.emulators.functions.host import Host
+from outbox_relay.emulators.functions.settings import Settings
 
 _APP = """\
 import azure.functions as func

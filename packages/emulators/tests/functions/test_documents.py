@@ -12,10 +12,10 @@ from azure.functions.meta import Datum
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outbox_emulators.functions.documents import PageWithheld, from_text, to_text
-from outbox_emulators.functions.errors import HostError
-from outbox_emulators.functions.settings import Settings
-from outbox_emulators.functions.trigger import CosmosTrigger, LeaseOverrides, LeaseTimings
+from outbox_relay.emulators.functions.documents import PageWithheld, from_text, to_text
+from outbox_relay.emulators.functions.errors import HostError
+from outbox_relay.emulators.functions.settings import Settings
+from outbox_relay.emulators.functions.trigger import CosmosTrigger, LeaseOverrides, LeaseTimings
 
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 _JSON = st.recursive(

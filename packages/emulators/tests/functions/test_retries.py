@@ -18,12 +18,12 @@ from azure.cosmos.exceptions import CosmosHttpResponseError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outbox_emulators.functions.errors import HostError, is_transient
-from outbox_emulators.functions.feed import PartitionRange
-from outbox_emulators.functions.leases import Lease
-from outbox_emulators.functions.listener import leases_to_take
-from outbox_emulators.functions.retries import RetryPolicy
-from outbox_emulators.functions.transport import TriggerTransport
+from outbox_relay.emulators.functions.errors import HostError, is_transient
+from outbox_relay.emulators.functions.feed import PartitionRange
+from outbox_relay.emulators.functions.leases import Lease
+from outbox_relay.emulators.functions.listener import leases_to_take
+from outbox_relay.emulators.functions.retries import RetryPolicy
+from outbox_relay.emulators.functions.transport import TriggerTransport
 from tests.support.waiting import elapse
 from tests.support.watchdog import WATCHDOG_S
 

@@ -10,10 +10,10 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from outbox_emulators.functions.cron import CronError, CronExpression
-from outbox_emulators.functions.errors import HostError
-from outbox_emulators.functions.host import Host
-from outbox_emulators.functions.schedules import ConstantSchedule, CronSchedule, parse_schedule, time_zone
+from outbox_relay.emulators.functions.cron import CronError, CronExpression
+from outbox_relay.emulators.functions.errors import HostError
+from outbox_relay.emulators.functions.host import Host
+from outbox_relay.emulators.functions.schedules import ConstantSchedule, CronSchedule, parse_schedule, time_zone
 
 LOS_ANGELES = ZoneInfo("America/Los_Angeles")
 

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from outbox_emulators.functions.crashing import Crash, CrashPoint, Victim
-from outbox_emulators.functions.errors import HostError, UnableToStart
-from outbox_emulators.functions.executor import Executor
-from outbox_emulators.functions.settings import Settings
-from outbox_emulators.functions.singleton import LockTimings, Singleton
-from outbox_emulators.functions.status import FunctionStatus
-from outbox_emulators.functions.storage import Storage
-from outbox_emulators.functions.timer import KEY, SystemClock, TimerListener, TimerTrigger
-from outbox_emulators.functions.worker.interface import IndexedFunction, Invocation, InvocationFailed
+from outbox_relay.emulators.functions.crashing import Crash, CrashPoint, Victim
+from outbox_relay.emulators.functions.errors import HostError, UnableToStart
+from outbox_relay.emulators.functions.executor import Executor
+from outbox_relay.emulators.functions.settings import Settings
+from outbox_relay.emulators.functions.singleton import LockTimings, Singleton
+from outbox_relay.emulators.functions.status import FunctionStatus
+from outbox_relay.emulators.functions.storage import Storage
+from outbox_relay.emulators.functions.timer import KEY, SystemClock, TimerListener, TimerTrigger
+from outbox_relay.emulators.functions.worker.interface import IndexedFunction, Invocation, InvocationFailed
 from packages.emulators.tests.integration.apps import eventually
 from tests.support.watchdog import WATCHDOG_S
 

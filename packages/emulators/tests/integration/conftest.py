@@ -22,10 +22,10 @@ import pytest
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from outbox_emulators.cosmos.server import CosmosServer
-from outbox_emulators.functions.edges import Edges
-from outbox_emulators.functions.host import Host
-from outbox_emulators.testing import FaultClient
+from outbox_relay.emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.functions.edges import Edges
+from outbox_relay.emulators.functions.host import Host
+from outbox_relay.emulators.testing import FaultClient
 from packages.emulators.tests.integration.apps import Recorder, checkpoint_written, stored_leases, write_app
 from packages.emulators.tests.integration.processes import Process, Start, run
 from tests.support.watchdog import WATCHDOG_S

@@ -16,7 +16,7 @@ async def run(*arguments: str, **environment: str) -> Process:
     timings = ["--lease-acquire-ms", "100", "--lease-renew-ms", "200", "--lease-expiration-ms", "600"]
     return await asyncio.create_subprocess_exec(
         sys.executable,
-        *("-m", "outbox_emulators", "functions", "--port", "0", *timings, *arguments),
+        *("-m", "outbox_relay.emulators", "functions", "--port", "0", *timings, *arguments),
         env={**os.environ, **environment},
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,

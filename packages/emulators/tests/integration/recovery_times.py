@@ -21,10 +21,10 @@ import aiohttp
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import CosmosClient
 
-from outbox_emulators.cosmos.documents import Document
-from outbox_emulators.cosmos.jsontext import Part
-from outbox_emulators.cosmos.server import CosmosServer
-from outbox_emulators.testing import FaultClient
+from outbox_relay.emulators.cosmos.documents import Document
+from outbox_relay.emulators.cosmos.jsontext import Part
+from outbox_relay.emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.testing import FaultClient
 from packages.emulators.tests.integration.apps import UNLIMITED_RETRIES, checkpoint_written, write_app
 from tests.support.waiting import elapse, look_again
 
@@ -98,7 +98,7 @@ async def _measured(row: Row, app: Path) -> tuple[float, float]:
         leases = await database.create_container("leases", PartitionKey("/id"), default_ttl=-1)
         await data.create_item({"id": "before", "partitionKey": "a"})
         host = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "outbox_emulators", "functions", "--app", str(app), "--port", "0"),
+            *(sys.executable, "-m", "outbox_relay.emulators", "functions", "--app", str(app), "--port", "0"),
             *("--edges", "off", "--exit-with-stdin"),
             env={"PATH": "/usr/bin:/bin", "COSMOS": server.connection_string},
             stdin=asyncio.subprocess.PIPE,

@@ -296,7 +296,7 @@ async def test_a_start_time_in_the_past_brings_what_was_written_since(outbox: Ou
 async def test_the_log_has_the_invocations_but_not_the_documents(
     outbox: Outbox, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.DEBUG, "outbox_emulators.functions")
+    caplog.set_level(logging.DEBUG, "outbox_relay.emulators.functions")
     await outbox.write("1", data={"secret": "xyzzy"})
 
     async def fail_at_first(delivery: Delivery) -> None:

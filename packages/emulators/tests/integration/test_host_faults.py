@@ -7,8 +7,8 @@ from functools import partial
 
 import pytest
 
-from outbox_emulators.functions.crashing import Crash, CrashPoint, Victim
-from outbox_emulators.testing import FaultClient
+from outbox_relay.emulators.functions.crashing import Crash, CrashPoint, Victim
+from outbox_relay.emulators.testing import FaultClient
 from packages.emulators.tests.integration.apps import (
     eventually,
 )

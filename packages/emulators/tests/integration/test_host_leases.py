@@ -10,10 +10,10 @@ import pytest
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import CosmosClient
 
-from outbox_emulators.cosmos.server import CosmosServer
-from outbox_emulators.functions.errors import HostError
-from outbox_emulators.functions.host import Host
-from outbox_emulators.testing import FaultClient
+from outbox_relay.emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.functions.errors import HostError
+from outbox_relay.emulators.functions.host import Host
+from outbox_relay.emulators.testing import FaultClient
 from packages.emulators.tests.integration.apps import (
     Delivery,
     checkpoint_written,

@@ -10,9 +10,9 @@ import pytest
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import CosmosClient
 
-from outbox_emulators.cosmos.server import CosmosServer
-from outbox_emulators.functions.host import Host
-from outbox_emulators.testing import FaultClient
+from outbox_relay.emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.functions.host import Host
+from outbox_relay.emulators.testing import FaultClient
 from packages.emulators.tests.functions.test_documents import nested
 from packages.emulators.tests.integration.apps import Recorder, eventually, write_app
 from packages.emulators.tests.integration.conftest import Outbox, status_of
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.weekly]
 async def test_a_host_outlives_an_outage_of_the_account(
     tmp_path: Path, recorder: Recorder, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.DEBUG, "outbox_emulators.functions.transport")
+    caplog.set_level(logging.DEBUG, "outbox_relay.emulators.functions.transport")
     file = tmp_path / "cosmos.db"
     server = CosmosServer(database=file)
     await server.start()

@@ -1,4 +1,4 @@
-"""`python -m outbox_emulators functions`, as its own process."""
+"""`python -m outbox_relay.emulators functions`, as its own process."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import aiohttp
 import pytest
 from azure.cosmos.aio import ContainerProxy
 
-from outbox_emulators.cosmos.server import CosmosServer
-from outbox_emulators.functions.edges import read_journal
-from outbox_emulators.functions.host import Host
+from outbox_relay.emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.functions.edges import read_journal
+from outbox_relay.emulators.functions.host import Host
 from packages.emulators.tests.integration.apps import Recorder, eventually, write_app
 from packages.emulators.tests.integration.conftest import HostFactory
 from packages.emulators.tests.integration.processes import Process, Start, run

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from outbox_emulators.cosmos.server import CosmosServer
-from outbox_emulators.functions.host import Host
-from outbox_emulators.testing import FaultClient
+from outbox_relay.emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.functions.host import Host
+from outbox_relay.emulators.testing import FaultClient
 from packages.emulators.tests.integration.apps import Delivery, eventually
 from packages.emulators.tests.integration.conftest import QUIET, Outbox
 
@@ -78,7 +78,7 @@ async def test_leases_and_waits_for_a_retry_are_logged_at_debug_as_by_the_real_h
             raise RuntimeError("once")
 
     outbox.recorder.behaviour = fail_once
-    caplog.set_level(logging.DEBUG, "outbox_emulators.functions")
+    caplog.set_level(logging.DEBUG, "outbox_relay.emulators.functions")
     await outbox.write("1")
     await outbox.start()
     await outbox.until_succeeded("1")

@@ -9,8 +9,8 @@ from dataclasses import fields
 
 import pytest
 
-from outbox_emulators.functions.edges import Edges
-from outbox_emulators.testing import FaultClient
+from outbox_relay.emulators.functions.edges import Edges
+from outbox_relay.emulators.testing import FaultClient
 from packages.emulators.tests.integration.apps import eventually
 from packages.emulators.tests.integration.conftest import Outbox
 

@@ -9,11 +9,11 @@ from typing import Any
 import aiohttp
 import pytest
 
-from outbox_emulators.functions.admin import served
-from outbox_emulators.functions.edges import Edges
-from outbox_emulators.functions.host import Host
-from outbox_emulators.functions.leases import Lease, LeaseStore
-from outbox_emulators.testing import FaultClient
+from outbox_relay.emulators.functions.admin import served
+from outbox_relay.emulators.functions.edges import Edges
+from outbox_relay.emulators.functions.host import Host
+from outbox_relay.emulators.functions.leases import Lease, LeaseStore
+from outbox_relay.emulators.testing import FaultClient
 from packages.emulators.tests.integration.apps import (
     Delivery,
     eventually,

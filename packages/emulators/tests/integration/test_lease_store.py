@@ -14,9 +14,9 @@ from azure.core.exceptions import AzureError
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from outbox_emulators.functions.edges import Edges
-from outbox_emulators.functions.feed import PartitionRange
-from outbox_emulators.functions.leases import Lease, LeaseStore
+from outbox_relay.emulators.functions.edges import Edges
+from outbox_relay.emulators.functions.feed import PartitionRange
+from outbox_relay.emulators.functions.leases import Lease, LeaseStore
 from packages.emulators.tests.integration.apps import Recorder, eventually, stored_leases, write_app
 from packages.emulators.tests.integration.conftest import HostFactory
 from tests.support.watchdog import WATCHDOG_S
@@ -244,7 +244,7 @@ async def test_without_a_ttl_on_the_container_a_stale_lock_keeps_every_host_wait
 ) -> None:
     database = account.get_database_client("outbox")
     container = await database.create_container("leases", PartitionKey("/id"))
-    caplog.set_level(logging.INFO, "outbox_emulators.functions")
+    caplog.set_level(logging.INFO, "outbox_relay.emulators.functions")
     async with lock_left_behind(container, data) as lock:
         host = host_of(write_app(tmp_path))
         await host.start()
@@ -252,7 +252,9 @@ async def test_without_a_ttl_on_the_container_a_stale_lock_keeps_every_host_wait
 
         assert await stored_leases(container) == []
         assert host.status()["functions"][0]["last_error"] is None
-        records = [record for record in caplog.records if record.name.startswith("outbox_emulators.functions")]
+        records = [
+            record for record in caplog.records if record.name.startswith("outbox_relay.emulators.functions")
+        ]
         assert [record.message for record in records] == ["1 functions loaded", "Job host started"]
 
         await container.delete_item(lock, partition_key=lock)

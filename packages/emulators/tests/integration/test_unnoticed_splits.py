@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from outbox_emulators.functions.edges import Edges
-from outbox_emulators.functions.feed import ChangeFeed
-from outbox_emulators.functions.host import Host
+from outbox_relay.emulators.functions.edges import Edges
+from outbox_relay.emulators.functions.feed import ChangeFeed
+from outbox_relay.emulators.functions.host import Host
 from packages.emulators.tests.integration.apps import eventually
 from packages.emulators.tests.integration.test_host_splits import KEYS, Rounds, items_of
 from packages.emulators.tests.integration.test_host_splits import made_rounds as made_rounds
@@ -130,7 +130,7 @@ async def test_the_leases_of_a_host_are_taken_in_an_order_that_is_drawn(
     rounds: Rounds, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The first of two divisions that meet in a merged partition decides where its lease begins."""
-    caplog.set_level(logging.DEBUG, "outbox_emulators.functions.listener")
+    caplog.set_level(logging.DEBUG, "outbox_relay.emulators.functions.listener")
     orders = []
     for seed in (1, 1, 2, 3, 4):
         caplog.clear()

@@ -18,19 +18,19 @@ from typing import Any
 import pytest
 from azure.functions.cosmosdb import CosmosDBTriggerConverter
 
-from outbox_emulators.functions.context import RetryContext, RpcException
-from outbox_emulators.functions.edges import Edges, read_journal
-from outbox_emulators.functions.errors import HostError
-from outbox_emulators.functions.retries import RetryPolicy
-from outbox_emulators.functions.worker.inprocess import InProcessWorker
-from outbox_emulators.functions.worker.interface import (
+from outbox_relay.emulators.functions.context import RetryContext, RpcException
+from outbox_relay.emulators.functions.edges import Edges, read_journal
+from outbox_relay.emulators.functions.errors import HostError
+from outbox_relay.emulators.functions.retries import RetryPolicy
+from outbox_relay.emulators.functions.worker.inprocess import InProcessWorker
+from outbox_relay.emulators.functions.worker.interface import (
     FunctionTimeout,
     Invocation,
     InvocationFailed,
     Worker,
     WorkerDied,
 )
-from outbox_emulators.functions.worker.process import ProcessWorker
+from outbox_relay.emulators.functions.worker.process import ProcessWorker
 from packages.emulators.tests.integration.apps import eventually
 from tests.support.watchdog import WATCHDOG_S
 
@@ -220,7 +220,7 @@ async def _in_the_midst(process: ProcessWorker, tmp_path: Path, count: int = 1) 
 async def test_a_worker_that_is_killed_fails_all_its_invocations_at_once_and_is_replaced(
     process: ProcessWorker, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "outbox_emulators.functions")
+    caplog.set_level(logging.INFO, "outbox_relay.emulators.functions")
     await process.start()
     calls = await _in_the_midst(process, tmp_path, 3)
 

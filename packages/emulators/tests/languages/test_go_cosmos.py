@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from outbox_emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.cosmos.server import CosmosServer
 from packages.emulators.tests.languages import compiled
 from packages.emulators.tests.languages.checks import Outcomes, run_command
 

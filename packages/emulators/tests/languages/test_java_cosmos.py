@@ -16,9 +16,9 @@ import pytest_asyncio
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import CosmosClient
 
-from outbox_emulators.cosmos.server import CosmosServer
-from outbox_emulators.functions.edges import Edges
-from outbox_emulators.functions.host import Host
+from outbox_relay.emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.functions.edges import Edges
+from outbox_relay.emulators.functions.host import Host
 from packages.emulators.tests.integration.apps import Recorder, write_app
 from packages.emulators.tests.languages import compiled
 from packages.emulators.tests.languages.checks import Outcomes, run_command

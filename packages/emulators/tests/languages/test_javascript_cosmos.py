@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from outbox_emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.cosmos.server import CosmosServer
 from packages.emulators.tests.languages.checks import Outcomes, names, run, skip_without
 
 NAMES = names("cosmos")

@@ -13,10 +13,10 @@ from dataclasses import replace
 import pytest
 import pytest_asyncio
 
-from outbox_emulators.servicebus.edges import ODDS
-from outbox_emulators.servicebus.entities import Entities
-from outbox_emulators.servicebus.listeners import Tls
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.servicebus.edges import ODDS
+from outbox_relay.emulators.servicebus.entities import Entities
+from outbox_relay.emulators.servicebus.listeners import Tls
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
 from packages.emulators.tests.languages.checks import FOLDER, Outcomes, names, run, skip_without
 
 NAMES = names("servicebus")

@@ -17,7 +17,11 @@ WATCHDOG_S = 600
 # Plugins that take a second to load, or would measure here too what `make test` measures, if they are installed.
 _UNUSED = ("cacheprovider", "schemathesis", "hypothesispytest", "slipcover")
 # As the entry point does where the distribution is installed.
-PLUGIN = ("-p", "outbox_emulators.pytest_plugin", *(word for name in _UNUSED for word in ("-p", f"no:{name}")))
+PLUGIN = (
+    "-p",
+    "outbox_relay.emulators.pytest_plugin",
+    *(word for name in _UNUSED for word in ("-p", f"no:{name}")),
+)
 
 
 def run_python(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

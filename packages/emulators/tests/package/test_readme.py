@@ -39,8 +39,8 @@ def block_with(text: str, language: str = "python") -> str:
 def started(line: str, folder: Path | None = None) -> Iterator[dict[str, Any]]:
     """Start an emulator in a folder as a line of the README does; yields what its READY line says."""
     program, part, *options = shlex.split(line)
-    assert program == "outbox-emulators"
-    command = [sys.executable, "-m", "outbox_emulators", part, *options, *PORTS[part]]
+    assert program == "outbox-relay-emulators"
+    command = [sys.executable, "-m", "outbox_relay.emulators", part, *options, *PORTS[part]]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=folder
     ) as process:
@@ -54,7 +54,7 @@ def started(line: str, folder: Path | None = None) -> Iterator[dict[str, Any]]:
 @pytest.fixture
 def emulators() -> Iterator[dict[str, str]]:
     """The first two emulators of the README; where its addresses are found in this run."""
-    cosmos, servicebus, _ = block_with("outbox-emulators cosmos", "sh").splitlines()
+    cosmos, servicebus, _ = block_with("outbox-relay-emulators cosmos", "sh").splitlines()
     with started(cosmos) as account, started(servicebus) as namespace:
         yield {
             "127.0.0.1:8081": f"127.0.0.1:{account['port']}",

@@ -12,10 +12,10 @@ import sys
 import tarfile
 from pathlib import Path
 
-from outbox_emulators.cosmos.server import CosmosServer
-from outbox_emulators.servicebus.auth import DEFAULT_KEY
-from outbox_emulators.servicebus.entities import Entities
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.servicebus.auth import DEFAULT_KEY
+from outbox_relay.emulators.servicebus.entities import Entities
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
 
 ROOT = Path(__file__).resolve().parents[4]
 FOLDER = ROOT / ".local" / "sdk-suites"

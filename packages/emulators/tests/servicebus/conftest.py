@@ -14,8 +14,8 @@ from azure.servicebus.aio import (
     ServiceBusSender,
 )
 
-from outbox_emulators.servicebus.entities import Entities
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.servicebus.entities import Entities
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
 from packages.emulators.tests.servicebus.fakes import FakeClock
 from packages.emulators.tests.servicebus.plain_http import management_client
 from packages.emulators.tests.servicebus.support import Broker, spare_idle_waits

@@ -7,10 +7,10 @@ from typing import Any
 from proton import Message as ProtonMessage
 from proton import symbol
 
-from outbox_emulators.servicebus.message import Message
-from outbox_emulators.servicebus.parsing import parse
-from outbox_emulators.servicebus.sessions import Session
-from outbox_emulators.servicebus.timers import TimerQueue
+from outbox_relay.emulators.servicebus.message import Message
+from outbox_relay.emulators.servicebus.parsing import parse
+from outbox_relay.emulators.servicebus.sessions import Session
+from outbox_relay.emulators.servicebus.timers import TimerQueue
 
 START_MS = 1_700_000_000_000
 

@@ -10,9 +10,9 @@ from azure.servicebus._pyamqp.utils import generate_sas_token
 from azure.servicebus.aio.management import ServiceBusAdministrationClient
 from azure.servicebus.management import ServiceBusAdministrationClient as BlockingAdministrationClient
 
-from outbox_emulators.servicebus.auth import DEFAULT_KEY, KEY_NAME
-from outbox_emulators.servicebus.server import ServiceBusServer
-from outbox_emulators.testing.servicebus import administration_client, async_administration_client
+from outbox_relay.emulators.servicebus.auth import DEFAULT_KEY, KEY_NAME
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.testing.servicebus import administration_client, async_administration_client
 
 
 def management_connection_string(server: ServiceBusServer, key: str | None = None) -> str:

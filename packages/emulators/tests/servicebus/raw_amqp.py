@@ -10,8 +10,8 @@ from typing import Any, cast
 from proton import Message
 from proton.utils import BlockingConnection
 
-from outbox_emulators.servicebus.auth import DEFAULT_KEY, KEY_NAME
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.servicebus.auth import DEFAULT_KEY, KEY_NAME
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
 from tests.support.watchdog import WATCHDOG_S
 
 

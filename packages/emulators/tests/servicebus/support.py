@@ -20,7 +20,7 @@ from azure.servicebus.aio import (
 )
 from azure.servicebus.exceptions import ServiceBusAuthenticationError
 
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
 from tests.support.watchdog import WATCHDOG_S
 
 

@@ -14,11 +14,11 @@ from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageProperties
 from azure.servicebus.exceptions import MessagingEntityDisabledError, ServiceBusError
 from proton import Delivery
 
-from outbox_emulators.servicebus.acknowledgements import Acknowledgements, Outcome
-from outbox_emulators.servicebus.fault_plans import FaultPlan
-from outbox_emulators.servicebus.parsing import parse
-from outbox_emulators.servicebus.partitions import partition_of
-from outbox_emulators.servicebus.role import Role
+from outbox_relay.emulators.servicebus.acknowledgements import Acknowledgements, Outcome
+from outbox_relay.emulators.servicebus.fault_plans import FaultPlan
+from outbox_relay.emulators.servicebus.parsing import parse
+from outbox_relay.emulators.servicebus.partitions import partition_of
+from outbox_relay.emulators.servicebus.role import Role
 from tests.support.waiting import elapse
 from tests.support.watchdog import WATCHDOG_S
 

@@ -19,9 +19,9 @@ from azure.servicebus.management import (
     TrueRuleFilter,
 )
 
-from outbox_emulators.servicebus.administration.atom import CONNECT
-from outbox_emulators.servicebus.codec import TimeSpan
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.servicebus.administration.atom import CONNECT
+from outbox_relay.emulators.servicebus.codec import TimeSpan
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
 from packages.emulators.tests.servicebus.fakes import a_message
 from packages.emulators.tests.servicebus.plain_http import management_client, requested
 

@@ -19,9 +19,9 @@ from azure.servicebus.exceptions import (
 from azure.servicebus.management import AccessRights, AuthorizationRule
 from proton.utils import LinkDetached
 
-from outbox_emulators.servicebus.auth import DEFAULT_KEY, KEY_NAME
-from outbox_emulators.servicebus.entities import Entities, EntitiesError
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.servicebus.auth import DEFAULT_KEY, KEY_NAME
+from outbox_relay.emulators.servicebus.entities import Entities, EntitiesError
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
 from packages.emulators.tests.servicebus.conftest import ENTITIES
 from packages.emulators.tests.servicebus.plain_http import (
     management_client,

@@ -15,10 +15,10 @@ from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.exceptions import ServiceBusError
 
-from outbox_emulators.servicebus.command import add_arguments, run
-from outbox_emulators.servicebus.entities import Entities
-from outbox_emulators.servicebus.server import ServiceBusServer
-from outbox_emulators.servicebus.shorthand import entities_of_names
+from outbox_relay.emulators.servicebus.command import add_arguments, run
+from outbox_relay.emulators.servicebus.entities import Entities
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.servicebus.shorthand import entities_of_names
 from tests.support.watchdog import WATCHDOG_S
 
 ENTITIES = Path(__file__).resolve().parents[4] / "infra" / "emulators" / "Config.json"
@@ -28,7 +28,7 @@ ENTITIES = Path(__file__).resolve().parents[4] / "infra" / "emulators" / "Config
 async def process() -> AsyncIterator[asyncio.subprocess.Process]:
     options = ["--port", "0", "--admin-port", "0", "--tier", "premium", "--exit-with-stdin"]
     running = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "outbox_emulators", "servicebus", "--entities", str(ENTITIES), *options),
+        *(sys.executable, "-m", "outbox_relay.emulators", "servicebus", "--entities", str(ENTITIES), *options),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

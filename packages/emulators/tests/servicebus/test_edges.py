@@ -14,10 +14,10 @@ from azure.servicebus._pyamqp.message import Message, Properties
 from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
 from azure.servicebus.exceptions import MessageLockLostError, SessionLockLostError
 
-from outbox_emulators.servicebus.delayed_answers import DelayedAnswers
-from outbox_emulators.servicebus.edges import Edge, Edges, Odds, parse_seed
-from outbox_emulators.servicebus.entities import Entities
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.servicebus.delayed_answers import DelayedAnswers
+from outbox_relay.emulators.servicebus.edges import Edge, Edges, Odds, parse_seed
+from outbox_relay.emulators.servicebus.entities import Entities
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
 from packages.emulators.tests.servicebus.support import send, take
 from tests.support.waiting import elapse
 from tests.support.watchdog import WATCHDOG_S

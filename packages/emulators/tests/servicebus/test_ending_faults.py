@@ -12,12 +12,18 @@ from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
 from azure.servicebus.exceptions import ServiceBusError
 from proton import Message
 
-from outbox_emulators.servicebus.entities import Entities
-from outbox_emulators.servicebus.fault_plans import Ending, Step
-from outbox_emulators.servicebus.frames import DISPOSITION, HEARTBEAT, FrameReader, performative, without_states
-from outbox_emulators.servicebus.sasl import HEADER
-from outbox_emulators.servicebus.server import ServiceBusServer
-from outbox_emulators.testing import keep_alive
+from outbox_relay.emulators.servicebus.entities import Entities
+from outbox_relay.emulators.servicebus.fault_plans import Ending, Step
+from outbox_relay.emulators.servicebus.frames import (
+    DISPOSITION,
+    HEARTBEAT,
+    FrameReader,
+    performative,
+    without_states,
+)
+from outbox_relay.emulators.servicebus.sasl import HEADER
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.testing import keep_alive
 from packages.emulators.tests.servicebus.raw_amqp import connected
 from packages.emulators.tests.servicebus.support import Broker
 from tests.support.waiting import look_again

@@ -11,20 +11,20 @@ import pytest
 from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.exceptions import ServiceBusAuthenticationError
 
-from outbox_emulators.properties import parse_duration
-from outbox_emulators.servicebus.administration.catalog import IdleWatch
-from outbox_emulators.servicebus.ends import Entity
-from outbox_emulators.servicebus.entities import Entities, EntitiesError
-from outbox_emulators.servicebus.entity_types import DuplicateDetection, ManagementSettings, QueueEntity
-from outbox_emulators.servicebus.filters import CorrelationFilter, TrueFilter
-from outbox_emulators.servicebus.journal import Fate, Journal
-from outbox_emulators.servicebus.message import Property
-from outbox_emulators.servicebus.queue import MessageQueue
-from outbox_emulators.servicebus.queue_settings import QueueSettings
-from outbox_emulators.servicebus.server import ServiceBusServer
-from outbox_emulators.servicebus.session_queue import SessionQueue
-from outbox_emulators.servicebus.timers import system_clock
-from outbox_emulators.servicebus.topic import Queue
+from outbox_relay.emulators.properties import parse_duration
+from outbox_relay.emulators.servicebus.administration.catalog import IdleWatch
+from outbox_relay.emulators.servicebus.ends import Entity
+from outbox_relay.emulators.servicebus.entities import Entities, EntitiesError
+from outbox_relay.emulators.servicebus.entity_types import DuplicateDetection, ManagementSettings, QueueEntity
+from outbox_relay.emulators.servicebus.filters import CorrelationFilter, TrueFilter
+from outbox_relay.emulators.servicebus.journal import Fate, Journal
+from outbox_relay.emulators.servicebus.message import Property
+from outbox_relay.emulators.servicebus.queue import MessageQueue
+from outbox_relay.emulators.servicebus.queue_settings import QueueSettings
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.servicebus.session_queue import SessionQueue
+from outbox_relay.emulators.servicebus.timers import system_clock
+from outbox_relay.emulators.servicebus.topic import Queue
 from packages.emulators.tests.servicebus.fakes import START_MS, FakeClock, Receiver, a_message
 from packages.emulators.tests.servicebus.plain_http import management_client
 

@@ -8,8 +8,8 @@ import pytest
 from azure.servicebus import ServiceBusMessage, ServiceBusSubQueue
 from azure.servicebus.aio import ServiceBusClient
 
-from outbox_emulators.servicebus.entities import Entities
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.servicebus.entities import Entities
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
 
 
 def rule(name: str, expression: str, action: str | None = None) -> dict[str, Any]:

@@ -12,9 +12,9 @@ from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.exceptions import ServiceBusError
 from azure.servicebus.management import EntityStatus
 
-from outbox_emulators.servicebus.entities import Entities, EntitiesError
-from outbox_emulators.servicebus.server import ServiceBusServer
-from outbox_emulators.servicebus.shorthand import entities_of
+from outbox_relay.emulators.servicebus.entities import Entities, EntitiesError
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.servicebus.shorthand import entities_of
 from packages.emulators.tests.servicebus.plain_http import requested
 from packages.emulators.tests.servicebus.raw_amqp import Management, connected
 from packages.emulators.tests.servicebus.support import send

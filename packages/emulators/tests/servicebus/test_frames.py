@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from proton import Data, timestamp
 
-from outbox_emulators.faults import Faults
-from outbox_emulators.servicebus import codec
-from outbox_emulators.servicebus.fault_plans import FaultPlan
-from outbox_emulators.servicebus.frame_faults import Cut, FrameFaults
-from outbox_emulators.servicebus.frames import (
+from outbox_relay.emulators.faults import Faults
+from outbox_relay.emulators.servicebus import codec
+from outbox_relay.emulators.servicebus.fault_plans import FaultPlan
+from outbox_relay.emulators.servicebus.frame_faults import Cut, FrameFaults
+from outbox_relay.emulators.servicebus.frames import (
     TRANSFER,
     DeliveryTracker,
     FrameReader,
@@ -25,10 +25,10 @@ from outbox_emulators.servicebus.frames import (
     middle_of_last,
     performative,
 )
-from outbox_emulators.servicebus.link_faults import LinkFaults
-from outbox_emulators.servicebus.link_table import LinkTable
-from outbox_emulators.servicebus.role import Role
-from outbox_emulators.servicebus.sections import BATCH_FORMAT
+from outbox_relay.emulators.servicebus.link_faults import LinkFaults
+from outbox_relay.emulators.servicebus.link_table import LinkTable
+from outbox_relay.emulators.servicebus.role import Role
+from outbox_relay.emulators.servicebus.sections import BATCH_FORMAT
 from packages.emulators.tests.servicebus.fakes import FakeClock
 
 HEADER = b"AMQP\x00\x01\x00\x00"

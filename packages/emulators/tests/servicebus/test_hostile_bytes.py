@@ -13,17 +13,17 @@ from typing import cast
 import aiohttp
 import pytest
 
-from outbox_emulators.servicebus import codec
-from outbox_emulators.servicebus.auth import DEFAULT_KEY, KEY_NAME
-from outbox_emulators.servicebus.connection import AmqpConnection
-from outbox_emulators.servicebus.entities import Entities
-from outbox_emulators.servicebus.errors import PropertiesTooLarge
-from outbox_emulators.servicebus.frames import ATTACH, BEGIN, DETACH, END, OPEN, TRANSFER, encode_frame
-from outbox_emulators.servicebus.parsing import MAX_PROPERTIES_BYTES, parse
-from outbox_emulators.servicebus.requests import MAX_REQUEST_BYTES
-from outbox_emulators.servicebus.sasl import HEADER
-from outbox_emulators.servicebus.server import ServiceBusServer
-from outbox_emulators.servicebus.shorthand import entities_of
+from outbox_relay.emulators.servicebus import codec
+from outbox_relay.emulators.servicebus.auth import DEFAULT_KEY, KEY_NAME
+from outbox_relay.emulators.servicebus.connection import AmqpConnection
+from outbox_relay.emulators.servicebus.entities import Entities
+from outbox_relay.emulators.servicebus.errors import PropertiesTooLarge
+from outbox_relay.emulators.servicebus.frames import ATTACH, BEGIN, DETACH, END, OPEN, TRANSFER, encode_frame
+from outbox_relay.emulators.servicebus.parsing import MAX_PROPERTIES_BYTES, parse
+from outbox_relay.emulators.servicebus.requests import MAX_REQUEST_BYTES
+from outbox_relay.emulators.servicebus.sasl import HEADER
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.servicebus.shorthand import entities_of
 from packages.emulators.tests.servicebus.support import Broker
 from tests.support.waiting import look_again
 from tests.support.watchdog import WATCHDOG_S

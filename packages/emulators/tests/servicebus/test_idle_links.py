@@ -13,13 +13,13 @@ from azure.servicebus.exceptions import OperationTimeoutError, ServiceBusConnect
 from proton import Event, Message
 from proton.utils import LinkDetached
 
-from outbox_emulators.servicebus.edges import Edge
-from outbox_emulators.servicebus.entities import Entities
-from outbox_emulators.servicebus.frames import DeliveryTracker
-from outbox_emulators.servicebus.link_table import LinkTable
-from outbox_emulators.servicebus.links import LinkEndpoint
-from outbox_emulators.servicebus.server import ServiceBusServer
-from outbox_emulators.testing import keep_alive
+from outbox_relay.emulators.servicebus.edges import Edge
+from outbox_relay.emulators.servicebus.entities import Entities
+from outbox_relay.emulators.servicebus.frames import DeliveryTracker
+from outbox_relay.emulators.servicebus.link_table import LinkTable
+from outbox_relay.emulators.servicebus.links import LinkEndpoint
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.testing import keep_alive
 from packages.emulators.tests.servicebus.raw_amqp import connected
 from packages.emulators.tests.servicebus.support import Broker
 from tests.support.waiting import elapse, look_again

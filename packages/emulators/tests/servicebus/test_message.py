@@ -9,12 +9,12 @@ import pytest
 from proton import Message as ProtonMessage
 from proton import int32, symbol
 
-from outbox_emulators.servicebus.errors import ArgumentInvalid, DecodeFailed, PropertiesTooLarge
-from outbox_emulators.servicebus.message import Property
-from outbox_emulators.servicebus.parsing import parse
-from outbox_emulators.servicebus.queue import MessageQueue
-from outbox_emulators.servicebus.queue_settings import QueueSettings
-from outbox_emulators.servicebus.sections import split_batch
+from outbox_relay.emulators.servicebus.errors import ArgumentInvalid, DecodeFailed, PropertiesTooLarge
+from outbox_relay.emulators.servicebus.message import Property
+from outbox_relay.emulators.servicebus.parsing import parse
+from outbox_relay.emulators.servicebus.queue import MessageQueue
+from outbox_relay.emulators.servicebus.queue_settings import QueueSettings
+from outbox_relay.emulators.servicebus.sections import split_batch
 from packages.emulators.tests.servicebus.fakes import START_MS, FakeClock, a_message, decoded, encoded
 
 

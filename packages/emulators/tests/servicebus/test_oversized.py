@@ -13,10 +13,10 @@ from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
 from azure.servicebus.exceptions import MessageSizeExceededError, ServiceBusConnectionError
 
-from outbox_emulators.servicebus.edges import Edge
-from outbox_emulators.servicebus.entities import Entities
-from outbox_emulators.servicebus.server import ServiceBusServer
-from outbox_emulators.testing import keep_alive
+from outbox_relay.emulators.servicebus.edges import Edge
+from outbox_relay.emulators.servicebus.entities import Entities
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.testing import keep_alive
 from packages.emulators.tests.servicebus.support import Broker
 
 THEN_DETACHED = "rejected-then-detached"

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from outbox_emulators.servicebus.counts import Counts
-from outbox_emulators.servicebus.entry import Entry, State
-from outbox_emulators.servicebus.errors import MessageLockLost, MessageNotFound
-from outbox_emulators.servicebus.queue import MessageQueue
-from outbox_emulators.servicebus.queue_settings import QueueSettings
+from outbox_relay.emulators.servicebus.counts import Counts
+from outbox_relay.emulators.servicebus.entry import Entry, State
+from outbox_relay.emulators.servicebus.errors import MessageLockLost, MessageNotFound
+from outbox_relay.emulators.servicebus.queue import MessageQueue
+from outbox_relay.emulators.servicebus.queue_settings import QueueSettings
 from packages.emulators.tests.servicebus.fakes import FakeClock, Receiver, a_message
 
 LOCK_MS = 1_000

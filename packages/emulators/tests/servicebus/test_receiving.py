@@ -20,7 +20,7 @@ from azure.servicebus.exceptions import (
     ServiceBusError,
 )
 
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
 from packages.emulators.tests.servicebus.support import pages, send
 from tests.support.waiting import elapse
 from tests.support.watchdog import WATCHDOG_S

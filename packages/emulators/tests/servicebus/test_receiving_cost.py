@@ -16,9 +16,9 @@ import pytest
 from proton import Delivery, symbol
 from proton.reactor import Filter
 
-from outbox_emulators.servicebus.edges import Odds
-from outbox_emulators.servicebus.entities import Entities
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.servicebus.edges import Odds
+from outbox_relay.emulators.servicebus.entities import Entities
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
 from packages.emulators.tests.servicebus.fakes import a_message
 from packages.emulators.tests.servicebus.raw_amqp import Management, connected
 from tests.support.watchdog import WATCHDOG_S

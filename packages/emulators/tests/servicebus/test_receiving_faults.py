@@ -9,7 +9,7 @@ from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusMessage, ServiceB
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 from azure.servicebus.exceptions import MessageLockLostError, ServiceBusError, SessionLockLostError
 
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
 from packages.emulators.tests.servicebus.support import Broker, send, take
 from tests.support.waiting import look_again
 from tests.support.watchdog import WATCHDOG_S

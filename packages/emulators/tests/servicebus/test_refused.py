@@ -9,7 +9,7 @@ from proton import Link, Message, Terminus, symbol
 from proton.reactor import LinkOption
 from proton.utils import LinkDetached
 
-from outbox_emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
 from packages.emulators.tests.servicebus.raw_amqp import Management, connected
 from tests.support.watchdog import WATCHDOG_S
 

@@ -19,15 +19,15 @@ from azure.servicebus.exceptions import (
     ServiceBusError,
 )
 
-from outbox_emulators.servicebus import codec
-from outbox_emulators.servicebus.auth import DEFAULT_KEY, KEY_NAME, Claim, SharedAccess
-from outbox_emulators.servicebus.authorization import AuthorizationRule, Right
-from outbox_emulators.servicebus.entities import Entities
-from outbox_emulators.servicebus.errors import Unauthorized
-from outbox_emulators.servicebus.frames import encode_frame
-from outbox_emulators.servicebus.sasl import HEADER
-from outbox_emulators.servicebus.server import ServiceBusServer
-from outbox_emulators.servicebus.timers import system_clock
+from outbox_relay.emulators.servicebus import codec
+from outbox_relay.emulators.servicebus.auth import DEFAULT_KEY, KEY_NAME, Claim, SharedAccess
+from outbox_relay.emulators.servicebus.authorization import AuthorizationRule, Right
+from outbox_relay.emulators.servicebus.entities import Entities
+from outbox_relay.emulators.servicebus.errors import Unauthorized
+from outbox_relay.emulators.servicebus.frames import encode_frame
+from outbox_relay.emulators.servicebus.sasl import HEADER
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.servicebus.timers import system_clock
 from tests.support.watchdog import WATCHDOG_S
 
 

@@ -17,12 +17,12 @@ from azure.servicebus.exceptions import (
     ServiceBusError,
 )
 
-from outbox_emulators.servicebus.edges import Edge
-from outbox_emulators.servicebus.entities import Entities
-from outbox_emulators.servicebus.partitions import partition_of
-from outbox_emulators.servicebus.publishing import PublishEndpoint
-from outbox_emulators.servicebus.server import ServiceBusServer
-from outbox_emulators.servicebus.shorthand import entities_of
+from outbox_relay.emulators.servicebus.edges import Edge
+from outbox_relay.emulators.servicebus.entities import Entities
+from outbox_relay.emulators.servicebus.partitions import partition_of
+from outbox_relay.emulators.servicebus.publishing import PublishEndpoint
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.servicebus.shorthand import entities_of
 from packages.emulators.tests.servicebus.support import answered_as_missing, pages, take
 from tests.support.watchdog import WATCHDOG_S
 

@@ -19,10 +19,10 @@ from azure.servicebus.exceptions import (
     ServiceBusServerBusyError,
 )
 
-from outbox_emulators.servicebus.frames import DISPOSITION, FrameReader, performative
-from outbox_emulators.servicebus.partitions import partition_of
-from outbox_emulators.servicebus.server import ServiceBusServer
-from outbox_emulators.testing import keep_alive
+from outbox_relay.emulators.servicebus.frames import DISPOSITION, FrameReader, performative
+from outbox_relay.emulators.servicebus.partitions import partition_of
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.testing import keep_alive
 from packages.emulators.tests.servicebus.support import Broker
 from tests.support.waiting import look_again
 from tests.support.watchdog import WATCHDOG_S

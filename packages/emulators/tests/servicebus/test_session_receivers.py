@@ -19,8 +19,8 @@ from proton import Described, symbol, ulong
 from proton.reactor import Filter
 from proton.utils import LinkDetached
 
-from outbox_emulators.servicebus.server import ServiceBusServer
-from outbox_emulators.servicebus.session_queue import SessionQueue
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.servicebus.session_queue import SessionQueue
 from packages.emulators.tests.servicebus.raw_amqp import connected
 from packages.emulators.tests.servicebus.support import send, take
 from tests.support.waiting import elapse

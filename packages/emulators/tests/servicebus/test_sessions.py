@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from outbox_emulators.servicebus.counts import Counts
-from outbox_emulators.servicebus.errors import MessageNotFound, SessionLockLost
-from outbox_emulators.servicebus.queue import MessageQueue
-from outbox_emulators.servicebus.queue_settings import QueueSettings
-from outbox_emulators.servicebus.session_queue import SessionQueue
-from outbox_emulators.servicebus.sessions import Session
+from outbox_relay.emulators.servicebus.counts import Counts
+from outbox_relay.emulators.servicebus.errors import MessageNotFound, SessionLockLost
+from outbox_relay.emulators.servicebus.queue import MessageQueue
+from outbox_relay.emulators.servicebus.queue_settings import QueueSettings
+from outbox_relay.emulators.servicebus.session_queue import SessionQueue
+from outbox_relay.emulators.servicebus.sessions import Session
 from packages.emulators.tests.servicebus.fakes import FakeClock, Receiver, a_message
 
 LOCK_MS = 1_000

@@ -15,12 +15,12 @@ from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.management import CorrelationRuleFilter
 from proton import Described, int32, symbol, timestamp, ulong
 
-from outbox_emulators.servicebus import codec
-from outbox_emulators.servicebus.codec import TICKS_PER_MS, UNIX_EPOCH_TICKS, Moment
-from outbox_emulators.servicebus.filters import CorrelationFilter, Rule, TrueFilter, copies
-from outbox_emulators.servicebus.message import Message, Property
-from outbox_emulators.servicebus.server import ServiceBusServer
-from outbox_emulators.servicebus.sql import EvaluationError, SqlError, parse_action, parse_filter
+from outbox_relay.emulators.servicebus import codec
+from outbox_relay.emulators.servicebus.codec import TICKS_PER_MS, UNIX_EPOCH_TICKS, Moment
+from outbox_relay.emulators.servicebus.filters import CorrelationFilter, Rule, TrueFilter, copies
+from outbox_relay.emulators.servicebus.message import Message, Property
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.servicebus.sql import EvaluationError, SqlError, parse_action, parse_filter
 from packages.emulators.tests.servicebus.fakes import a_message
 from packages.emulators.tests.servicebus.plain_http import management_client
 from packages.emulators.tests.servicebus.raw_amqp import Answer, Management, connected, management_nodes

@@ -22,11 +22,11 @@ from azure.servicebus.aio.management import ServiceBusAdministrationClient
 from azure.servicebus.exceptions import ServiceBusError
 from azure.servicebus.management import ServiceBusAdministrationClient as BlockingAdministrationClient
 
-from outbox_emulators.servicebus.certificates import issue
-from outbox_emulators.servicebus.entities import Entities
-from outbox_emulators.servicebus.listeners import Secured
-from outbox_emulators.servicebus.server import ServiceBusServer
-from outbox_emulators.testing import Tls, servicebus_namespace
+from outbox_relay.emulators.servicebus.certificates import issue
+from outbox_relay.emulators.servicebus.entities import Entities
+from outbox_relay.emulators.servicebus.listeners import Secured
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.testing import Tls, servicebus_namespace
 from packages.emulators.tests.forwarder import forwarded
 from tests.support.watchdog import WATCHDOG_S
 
@@ -281,10 +281,12 @@ async def test_messages_pass_through_mapped_ports(entities: Entities) -> None:
 
 
 async def test_a_public_host_is_in_the_connection_strings_and_the_certificate(tmp_path: Path) -> None:
-    [line] = re.findall(r"^outbox-emulators (servicebus .*--public-host .*)$", PAGE.read_text(), re.MULTILINE)
+    [line] = re.findall(
+        r"^outbox-relay-emulators (servicebus .*--public-host .*)$", PAGE.read_text(), re.MULTILINE
+    )
     ports = ("--port", "0", "--admin-port", "0", "--tls-port", "0", "--https-port", "0")
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "outbox_emulators", *shlex.split(line), *ports),
+        *(sys.executable, "-m", "outbox_relay.emulators", *shlex.split(line), *ports),
         cwd=tmp_path,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

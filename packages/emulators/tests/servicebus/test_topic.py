@@ -11,21 +11,21 @@ from azure.servicebus.aio import ServiceBusClient
 from proton import Message, int32, symbol, timestamp
 from proton.reactor import Filter
 
-from outbox_emulators.servicebus.ends import DuplicateHistory
-from outbox_emulators.servicebus.entities import Entities
-from outbox_emulators.servicebus.entity_types import (
+from outbox_relay.emulators.servicebus.ends import DuplicateHistory
+from outbox_relay.emulators.servicebus.entities import Entities
+from outbox_relay.emulators.servicebus.entity_types import (
     DuplicateDetection,
     Receiving,
     Sending,
     SubscriptionEntity,
     TopicEntity,
 )
-from outbox_emulators.servicebus.errors import MessageNotFound, NotAllowed
-from outbox_emulators.servicebus.filters import CorrelationFilter, Rule
-from outbox_emulators.servicebus.limits import Tier
-from outbox_emulators.servicebus.message import Property
-from outbox_emulators.servicebus.server import ServiceBusServer
-from outbox_emulators.servicebus.topic import Topic
+from outbox_relay.emulators.servicebus.errors import MessageNotFound, NotAllowed
+from outbox_relay.emulators.servicebus.filters import CorrelationFilter, Rule
+from outbox_relay.emulators.servicebus.limits import Tier
+from outbox_relay.emulators.servicebus.message import Property
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.servicebus.topic import Topic
 from packages.emulators.tests.servicebus.fakes import FakeClock, a_message
 from packages.emulators.tests.servicebus.raw_amqp import Answer, Nodes, management_nodes
 from packages.emulators.tests.servicebus.support import send

@@ -38,9 +38,9 @@ from proton import (
 )
 from proton.utils import BlockingConnection, BlockingReceiver
 
-from outbox_emulators.servicebus.codec import decode, encode_value
-from outbox_emulators.servicebus.server import ServiceBusServer
-from outbox_emulators.servicebus.sql import parse_action
+from outbox_relay.emulators.servicebus.codec import decode, encode_value
+from outbox_relay.emulators.servicebus.server import ServiceBusServer
+from outbox_relay.emulators.servicebus.sql import parse_action
 from packages.emulators.tests.servicebus.fakes import a_message, decoded
 from packages.emulators.tests.servicebus.raw_amqp import Management, connected, management_nodes
 from packages.emulators.tests.servicebus.support import send

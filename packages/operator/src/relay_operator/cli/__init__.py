@@ -1,4 +1,0 @@
-"""`python -m relay`: commands that check and test a deployment, manage the quarantine, and publish events again.
-
-Start at `relay_operator.cli.main`. The function app does not import this package.
-"""
