@@ -158,7 +158,7 @@ def test_a_tutorial_imports_only_what_its_make_installs(page: Path) -> None:
 
     absent = {
         module
-        for module in imported - sys.stdlib_module_names - set(_LIBRARIES)
+        for module in imported - sys.stdlib_module_names - {each.partition(".")[0] for each in _LIBRARIES}
         if not installed & {canonicalize_name(owner) for owner in owners.get(module, ())}
     }
 
