@@ -49,6 +49,7 @@ CLAIMS = [
         "whole seconds",
         "https://learn.microsoft.com/dotnet/api/microsoft.azure.documents.resource.timestamp",
     ),
+    ("docs/recovery.md", "a manual", "write-scripts-for-azure-cosmos-db-sql-api/7-initiate-failovers"),
     ("docs/writing-from-any-language.md", "is 207", "`TransactionalBatchResponse.cs`"),
     ("docs/writing-from-any-language.md", "424", f"{LEARN}/cosmos-db/transactional-batch"),
     (
