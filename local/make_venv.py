@@ -42,6 +42,9 @@ BESIDE_LOCAL = (
 )
 """Further requirements of the group `local`: the packages of the app, and those of this repository."""
 
+_FORMER_NAMES = ("cosmos-outbox", "outbox-emulators", "servicebus-inbox")
+"""Distributions of this repository that an older environment has, with a pytest plugin that no longer exists."""
+
 _DEFAULT = "test"
 _INSTALLER = "lock"
 _WORKER = "worker"
@@ -147,6 +150,9 @@ def install(python: Path, name: str, groups: Groups) -> None:
     settings = pip_settings(_run([*pip, "config", "list"])[1])
     beside = BESIDE_LOCAL if "local" in included(name, groups) else ()
     offline = ["--no-index"] if "no-index" in settings else []
+    if beside:
+        # With exit code 0 as well where none of them is installed.
+        _run([str(python), "-m", "uv", "pip", "uninstall", "--quiet", "--python", str(python), *_FORMER_NAMES])
     command = [str(python), "-m", "uv", "pip", "install", "--python", str(python), *offline]
     code, output = _run([*command, "--group", name, *beside], **uv_variables(settings))
     if code != 0:

@@ -201,6 +201,19 @@ def test_the_environment_grows_and_nothing_is_installed_twice(clone: Path, wheel
     assert "make_venv.py" not in "".join(make(clone, "--dry-run", "test")[1])
 
 
+def test_distributions_with_former_names_are_removed(clone: Path, wheels: Path) -> None:
+    with_these_installers(clone / ".venv")
+    [site] = (clone / ".venv").glob("lib/python*/site-packages")
+    former = site / "outbox_emulators-0.1.0.dist-info"
+    former.mkdir()
+    (former / "METADATA").write_text("Metadata-Version: 2.1\nName: outbox-emulators\nVersion: 0.1.0\n")
+    (former / "RECORD").write_text("outbox_emulators-0.1.0.dist-info/METADATA,,\n")
+
+    assert make_setup(clone, PIP_FIND_LINKS=str(wheels))[0] == 0
+
+    assert not (former / "METADATA").exists()
+
+
 def test_a_tool_alone_needs_no_compiler_and_no_package_of_the_stack(clone: Path) -> None:
     with_these_installers(clone / ".venv")
 
