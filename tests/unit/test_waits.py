@@ -43,6 +43,8 @@ CLOCKS = (
     "loop.time",
     "get_running_loop().time",
 )
+OF_DAY = ("time.time", "datetime.now")
+"""Clocks that may be set while a test runs: a test compares their readings before and after."""
 
 _SLOW = re.compile(r"^pytestmark = (\[\s*)?pytest\.mark\.slow\b", re.MULTILINE)
 _VIRTUAL = re.compile(r"\bvirtual_time\b")
@@ -93,14 +95,16 @@ def _sleeps(node: ast.AST) -> bool:
 
 
 def _limits_a_time(node: ast.AST) -> bool:
-    """Return True for an assertion that a time of the clock is below a limit other than the watchdog's."""
+    """Return True for an assertion that a time is below a limit other than the watchdog's for a duration."""
     if not isinstance(node, ast.Compare) or not isinstance(node.ops[-1], ast.Lt | ast.LtE):
         return False
-    calls = (each for each in ast.walk(node.left) if isinstance(each, ast.Call))
-    if not any(ast.unparse(each.func).endswith(CLOCKS) for each in calls):
+    calls = [ast.unparse(each.func) for each in ast.walk(node.left) if isinstance(each, ast.Call)]
+    if not any(each.endswith(CLOCKS) for each in calls):
         return False
     limit = node.comparators[-1]
-    return isinstance(limit, ast.Constant | ast.Call) and "WATCHDOG_S" not in ast.unparse(limit)
+    if "WATCHDOG_S" in ast.unparse(limit):
+        return any(each.endswith(OF_DAY) for each in calls)
+    return isinstance(limit, ast.Constant | ast.Call)
 
 
 @pytest.mark.parametrize(
@@ -121,6 +125,9 @@ def _limits_a_time(node: ast.AST) -> bool:
         ("virtual_time.run(asyncio.sleep(5))", []),
         ("assert time.monotonic() - began < 5", [1]),
         ("assert abs(datetime.now(UTC) - at) < timedelta(minutes=1)", [1]),
+        ("assert abs(datetime.now(UTC) - at) < timedelta(seconds=WATCHDOG_S)", [1]),
+        ("assert abs(given - time.time()) < WATCHDOG_S", [1]),
+        ("assert before <= at <= datetime.now(UTC)", []),
         ("assert time.monotonic() - began < WATCHDOG_S / 2", []),
         ("assert time.monotonic() - began >= 0.3", []),
         ("while time.monotonic() < ends:\n    pass", []),

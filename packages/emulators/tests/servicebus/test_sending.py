@@ -34,6 +34,7 @@ def body(message: Any) -> bytes:
 
 
 async def test_a_message_arrives_as_it_was_sent(client: ServiceBusClient) -> None:
+    began = datetime.now(UTC).replace(microsecond=0)
     sent = ServiceBusMessage(
         b'{"n": 1.0, "s": "\xc3\xbc"}',
         message_id="m-1",
@@ -70,7 +71,7 @@ async def test_a_message_arrives_as_it_was_sent(client: ServiceBusClient) -> Non
     properties = {key.decode(): value for key, value in message.application_properties.items()}
     assert properties == {"type": b"domainEvent", "n": 5, "f": 1.5, "b": True}
     assert (message.sequence_number, message.enqueued_sequence_number, message.delivery_count) == (1, 1, 0)
-    assert abs(message.enqueued_time_utc - datetime.now(UTC)) < timedelta(seconds=WATCHDOG_S)
+    assert began <= message.enqueued_time_utc <= datetime.now(UTC)
 
 
 async def test_a_batch_arrives_message_by_message_and_in_order(client: ServiceBusClient) -> None:
