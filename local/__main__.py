@@ -17,7 +17,8 @@ def _lacking(error: ModuleNotFoundError) -> str:
     Raises the error if it is one of the project's own.
     """
     # Of the distributions of `outbox_relay`, only `changefeed` is in the root of the repository.
-    package = ".".join((error.name or "").split(".")[: 2 if (error.name or "").startswith("outbox_relay") else 1])
+    words = (error.name or "").split(".")
+    package = ".".join(words[: 2 if words[0] == "outbox_relay" else 1])
     if package in ("local", "relay", "outbox_relay.changefeed", "samples"):
         raise error
     return (

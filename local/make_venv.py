@@ -151,7 +151,6 @@ def install(python: Path, name: str, groups: Groups) -> None:
     beside = BESIDE_LOCAL if "local" in included(name, groups) else ()
     offline = ["--no-index"] if "no-index" in settings else []
     if beside:
-        # With exit code 0 as well where none of them is installed.
         _run([str(python), "-m", "uv", "pip", "uninstall", "--quiet", "--python", str(python), *_FORMER_NAMES])
     command = [str(python), "-m", "uv", "pip", "install", "--python", str(python), *offline]
     code, output = _run([*command, "--group", name, *beside], **uv_variables(settings))

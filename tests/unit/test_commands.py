@@ -181,6 +181,23 @@ def test_a_missing_driver_is_named_with_the_distribution_that_has_it() -> None:
     assert run.stderr.rstrip().endswith(f"pip install '{tomllib.loads(project)['project']['name']}[postgresql]'")
 
 
+def test_the_local_stack_names_the_distribution_that_is_not_installed() -> None:
+    # -S: without the packages of this Python, but with those in the root of the repository.
+    run = subprocess.run(
+        [sys.executable, "-S", "-m", "local", "up"],
+        cwd=ROOT,
+        env={},
+        capture_output=True,
+        text=True,
+        timeout=WATCHDOG_S,
+        check=False,
+    )
+
+    assert (run.returncode, run.stdout) == (2, "")
+    assert run.stderr.startswith("local: the package 'outbox_relay.emulators' is missing from ")
+    assert "Run `make setup`" in run.stderr
+
+
 @pytest.mark.parametrize(
     ("main", "name"),
     [
