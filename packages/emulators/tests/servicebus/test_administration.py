@@ -109,6 +109,7 @@ async def test_the_namespace_is_described(management: Any, entities: Entities) -
     async with ServiceBusServer(entities, tier="premium") as premium, management_client(premium) as client:
         later = await client.get_namespace_properties()
     assert later.messaging_sku == "Premium"
+    assert later.created_at_utc is not None
     assert began <= later.created_at_utc <= datetime.now(UTC)
 
 
