@@ -18,7 +18,7 @@ ENV PYTHONUNBUFFERED=1 \
 
 WORKDIR /app
 
-COPY requirements.lock ./
+COPY packages/operator/requirements.lock ./
 RUN python -m pip install --no-cache-dir --disable-pip-version-check --root-user-action=ignore \
         --require-hashes --only-binary=:all: -r requirements.lock
 
@@ -26,7 +26,7 @@ COPY outbox_relay/ outbox_relay/
 COPY relay/ relay/
 COPY packages/operator/src/outbox_relay/operator/ outbox_relay/operator/
 # relay.toml only if there is one: a COPY needs a file that exists.
-COPY requirements.lock relay.tom[l] ./
+COPY packages/operator/requirements.lock relay.tom[l] ./
 # The user below cannot write here, so every start would compile the modules anew.
 RUN python -m compileall -q outbox_relay relay
 

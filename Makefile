@@ -115,11 +115,13 @@ types: .venv/.installed-types ## mypy: strict for the relay, its operators' pack
 	@$(PY) -m mypy
 
 COMPILE = $(PY) -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-config \
-	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" $(LOCK)
+	--no-emit-index-url --no-emit-find-links \
+	--custom-compile-command "make lock" $(LOCK)
 
-lock: .venv/.installed-lock ## Resolve requirements.lock and that of the emulators, with hashes: LOCK=--upgrade
-	@$(COMPILE) --output-file requirements.lock --extra console requirements.txt packages/operator/pyproject.toml
-	@$(COMPILE) --output-file packages/emulators/requirements.lock --extra all --constraint requirements.lock packages/emulators/pyproject.toml
+lock: .venv/.installed-lock ## Resolve the locks of the app, the operators' commands and the emulators, with hashes: LOCK=--upgrade
+	@$(COMPILE) --output-file requirements.lock requirements.txt
+	@$(COMPILE) --output-file packages/operator/requirements.lock --extra console --constraint requirements.lock requirements.txt packages/operator/pyproject.toml
+	@$(COMPILE) --output-file packages/emulators/requirements.lock --extra all --constraint packages/operator/requirements.lock packages/emulators/pyproject.toml
 
 worker-test: ## Run the app on the platform's own worker (Python 3.13)
 	@bash tests/worker/run.sh

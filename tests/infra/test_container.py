@@ -18,7 +18,7 @@ from relay.routes.file import FILE
 from tests.infra.project import ROOT, SITES, Project
 from tests.support.watchdog import WATCHDOG_S
 
-LOCK = "requirements.lock"
+LOCK = "packages/operator/requirements.lock"
 OPERATOR = "packages/operator/src/outbox_relay/operator"
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
 IMPORTS = """
@@ -90,7 +90,9 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for source, destination in copied():
         for path in context():
             if path == source or path.startswith(f"{source}/"):
-                target = folder / (path if destination == "." else destination + path.removeprefix(source))
+                target = folder / (
+                    Path(path).name if destination == "." else destination + path.removeprefix(source)
+                )
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(ROOT / path, target)
     return folder
@@ -158,7 +160,7 @@ def test_the_packages_are_the_locked_ones_and_are_installed_before_the_code_is_c
     [install] = [line for line in instructions("RUN") if "pip install" in line]
 
     assert "--require-hashes" in install
-    assert install.endswith(f"-r {LOCK}")
+    assert install.endswith(f"-r {Path(LOCK).name}")
     # A change of the code then leaves the layer of the packages as it is.
     assert DOCKERFILE.index("pip install") < DOCKERFILE.index("COPY relay/")
 

@@ -32,12 +32,16 @@ def text(name: str) -> str:
     return (ROOT / name).read_text(encoding="utf-8")
 
 
-def listed() -> list[Requirement]:
-    """Return the requirements of the app, and of the console."""
-    lines = [line for line in text("requirements.txt").splitlines() if line and line[0] != "#"]
-    return list(
-        map(Requirement, lines + tomllib.loads(text(OPERATOR))["project"]["optional-dependencies"]["console"])
-    )
+def of_the_app() -> list[Requirement]:
+    """Return the requirements of the app."""
+    lines = text("requirements.txt").splitlines()
+    return [Requirement(line) for line in lines if line and line[0] != "#"]
+
+
+def of_the_commands() -> list[Requirement]:
+    """Return the requirements of the operators' commands and of the console."""
+    project = tomllib.loads(text(OPERATOR))["project"]
+    return [Requirement(each) for each in project["dependencies"] + project["optional-dependencies"]["console"]]
 
 
 def read_lock(content: str) -> list[Locked]:
@@ -57,6 +61,7 @@ def read_lock(content: str) -> list[Locked]:
 
 
 LOCK = read_lock(text("requirements.lock"))
+OF_COMMANDS = read_lock(text("packages/operator/requirements.lock"))
 OF_EMULATORS = read_lock(text("packages/emulators/requirements.lock"))
 
 
@@ -90,14 +95,31 @@ def versions(requirements: list[Requirement], where: dict[str, str]) -> dict[str
 @pytest.mark.parametrize("python", PYTHONS)
 def test_the_lock_has_the_versions_of_the_short_lists(python: str, machine: str) -> None:
     where = environment(python, machine)
-    wanted, locked = versions(listed(), where), versions([each.requirement for each in LOCK], where)
+    wanted, locked = versions(of_the_app(), where), versions([each.requirement for each in LOCK], where)
 
-    assert len(wanted) >= 11
+    assert len(wanted) >= 10
     # After a change of a short list: make lock.
     assert wanted.items() <= locked.items()
 
 
-@pytest.mark.parametrize(("lock", "at_least"), [(LOCK, 50), (OF_EMULATORS, 20)], ids=["app", "emulators"])
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("python", PYTHONS)
+def test_the_commands_have_the_versions_of_the_app_and_their_own_packages(python: str, machine: str) -> None:
+    where = environment(python, machine)
+    app, commands = (versions([each.requirement for each in lock], where) for lock in (LOCK, OF_COMMANDS))
+
+    assert app.items() <= commands.items()
+    assert {"jinja2"} <= commands.keys() - app.keys()
+    for each in of_the_commands():
+        if holds(each, where):
+            assert each.specifier.contains(commands[canonicalize_name(each.name)]), each
+
+
+@pytest.mark.parametrize(
+    ("lock", "at_least"),
+    [(LOCK, 50), (OF_COMMANDS, 60), (OF_EMULATORS, 20)],
+    ids=["app", "commands", "emulators"],
+)
 def test_every_locked_package_has_hashes_and_none_comes_from_elsewhere(lock: list[Locked], at_least: int) -> None:
     assert len(lock) > at_least
     assert [each.requirement.name for each in lock if not each.hashes] == []
@@ -122,12 +144,13 @@ def needed(named: list[Requirement]) -> Iterator[str]:
                 waiting.append(inner)
 
 
-def test_the_lock_has_what_the_named_packages_need_themselves() -> None:
-    locked = {canonicalize_name(each.requirement.name) for each in LOCK}
-    wanted = set(needed(listed()))
+def test_the_locks_have_what_the_named_packages_need_themselves() -> None:
+    app, commands = ({canonicalize_name(each.requirement.name) for each in lock} for lock in (LOCK, OF_COMMANDS))
+    wanted = set(needed(of_the_app()))
 
     assert {"aiohttp", "msal", "opentelemetry-sdk", "psycopg-binary", "yarl"} <= wanted
-    assert wanted <= locked
+    assert wanted <= app
+    assert {*wanted, *needed(of_the_commands())} <= commands
 
 
 def test_the_lock_of_the_emulators_has_what_their_extras_need_at_versions_that_they_allow() -> None:
@@ -153,12 +176,21 @@ def test_a_line_that_is_no_locked_package_is_found(line: str) -> None:
         read_lock(line)
 
 
-def test_the_lock_is_made_by_make_of_both_lists() -> None:
+def test_the_locks_are_made_by_make() -> None:
     makefile = text("Makefile")
     [recipe] = re.findall(r"^lock:.*\n((?:\t.*\n)+)", makefile, re.MULTILINE)
 
-    for name in ("requirements.lock", "packages/emulators/requirements.lock"):
+    made = {}
+    for line in recipe.splitlines():
+        name = re.findall(r"--output-file (\S+)", line)[0]
         assert "make lock" in text(name).splitlines()[1]
-        assert f"--output-file {name}" in recipe
+        made[name] = set(re.findall(r"\S+\.(?:txt|toml|lock)", line)) - {name}
+    assert made == {
+        "requirements.lock": {"requirements.txt"},
+        "packages/operator/requirements.lock": {"requirements.lock", "requirements.txt", OPERATOR},
+        "packages/emulators/requirements.lock": {
+            "packages/operator/requirements.lock",
+            "packages/emulators/pyproject.toml",
+        },
+    }
     assert "--generate-hashes" in re.findall(r"^COMPILE = .*\n\t.*", makefile, re.MULTILINE)[0]
-    assert all(f" {name}" in recipe for name in ("requirements.txt", OPERATOR))
