@@ -24,6 +24,7 @@ RUN python -m pip install --no-cache-dir --disable-pip-version-check --root-user
 
 COPY outbox_relay/ outbox_relay/
 COPY relay/ relay/
+COPY packages/command_line/src/outbox_relay/command_line/ outbox_relay/command_line/
 COPY packages/operator/src/outbox_relay/operator/ outbox_relay/operator/
 # relay.toml only if there is one: a COPY needs a file that exists.
 COPY packages/operator/requirements.lock relay.tom[l] ./

@@ -115,7 +115,7 @@ types: .venv/.installed-types ## mypy: strict for the relay, its operators' pack
 	@$(PY) -m mypy
 
 COMPILE = $(PY) -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-config \
-	--no-emit-index-url --no-emit-find-links \
+	--no-emit-index-url --no-emit-find-links --no-emit-package outbox-relay-command-line \
 	--custom-compile-command "make lock" $(LOCK)
 
 lock: .venv/.installed-lock ## Resolve the locks of the app, the operators' commands and the emulators, with hashes: LOCK=--upgrade

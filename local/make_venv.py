@@ -35,8 +35,9 @@ OLDEST = (3, 11)
 
 BESIDE_LOCAL = (
     *("-r", "requirements.txt"),
+    *("-e", "./packages/command_line"),
     *("-e", "./packages/operator[console]"),
-    *("-e", "./packages/inbox[telemetry]"),
+    *("-e", "./packages/inbox[cli,telemetry]"),
     *("-e", "./packages/outbox[telemetry,pydantic]"),
     *("-e", "./packages/emulators[all]"),
 )

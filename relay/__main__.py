@@ -7,41 +7,46 @@ from pathlib import Path
 from shlex import quote
 
 _ROOT = Path(__file__).resolve().parents[1]
-_BESIDE = _ROOT / "packages" / "operator" / "src"
-if _BESIDE.is_dir():
+_BESIDE = [_ROOT / "packages" / name for name in ("command_line", "operator")]
+_IS_CLONE = all(each.is_dir() for each in _BESIDE)
+if _IS_CLONE:
     # After what is installed.
-    sys.path.append(str(_BESIDE))
+    sys.path += [str(each / "src") for each in _BESIDE]
 
-try:
-    from outbox_relay.operator.cli import shell
-except ModuleNotFoundError as error:
-    if error.name not in ("outbox_relay", "outbox_relay.operator"):
-        raise
-    print(
-        f"relay: the package 'outbox_relay.operator' is missing from {sys.executable}. Install "
-        "outbox-relay-operator with pip, or run this command in a clone of the repository, which has it in "
-        "packages/operator.",
-        file=sys.stderr,
-    )
-    sys.exit(2)
 
-try:
-    from outbox_relay.operator.cli.main import main
-except ImportError as error:
-    _old = sys.version_info < (3, 11)
-    _missing = (error.name or "").partition(".")[0]
-    if not _old and (not isinstance(error, ModuleNotFoundError) or _missing in ("relay", "outbox_relay")):
-        raise
-    _why = f"the package {_missing!r} is missing from {sys.executable}"
-    _remedy = f"Run {shell.python()} -m pip install -r {quote(str(_ROOT / 'requirements.txt'))}"
-    if _old:
-        _why = f"{sys.executable} is older than Python 3.11"
-        _remedy = "Use a newer one"
-    _prepared = _ROOT / ".venv" / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
-    if _prepared.exists():
-        _remedy += f", or use {quote(str(_prepared))} -m relay"
-    print(f"relay: {_why}. {_remedy}.", file=sys.stderr)
-    sys.exit(2)
+def _explain(error: ImportError) -> str | None:
+    """Return the sentence about a missing package, with the command that installs it; None for another error."""
+    if sys.version_info < (3, 11):  # noqa: UP036
+        return f"{sys.executable} is older than Python 3.11. Use a newer one."
+    ours = ("outbox_relay.command_line", "outbox_relay.operator")
+    missing = error.name if error.name in ("outbox_relay", *ours) else (error.name or "").partition(".")[0]
+    if not isinstance(error, ModuleNotFoundError) or missing == "relay":
+        return None
+    if missing == "outbox_relay" and error.name != missing:
+        return None
+    if _IS_CLONE and missing in ours:
+        return None
+    named = [quote(str(each)) for each in _BESIDE] if _IS_CLONE else ["outbox-relay-operator"]
+    remedy = f"Run {quote(sys.executable)} -m pip install {' '.join(named)}"
+    prepared = _ROOT / ".venv" / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
+    if prepared.exists():
+        remedy += f", or use {quote(str(prepared))} -m relay"
+    return f"the package {missing!r} is missing from {sys.executable}. {remedy}."
+
+
+def run() -> int:
+    """Run the command that the arguments of the process choose; return the exit code."""
+    try:
+        from outbox_relay.operator.cli.main import script
+
+        return script()
+    except ImportError as error:
+        problem = _explain(error)
+        if problem is None:
+            raise
+        print(f"relay: {problem}", file=sys.stderr)
+        return 2
+
 
 if __name__ == "__main__":
-    sys.exit(shell.run(lambda: main(sys.argv[1:])))
+    sys.exit(run())

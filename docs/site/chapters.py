@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 HEADING = "Documentation"
 README = "README"
 # PyPI shows them. The pages of the libraries say the same, and more.
-NOT_ON_THE_SITE = tuple(f"packages/{name}/README.md" for name in ("outbox", "inbox", "operator"))
+NOT_ON_THE_SITE = tuple(f"packages/{name}/README.md" for name in ("command_line", "outbox", "inbox", "operator"))
 
 _SECTION = re.compile(rf"^## {HEADING}\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 _ROW = re.compile(r"^\| *([^|]+?) *\| *(.+?) *\|$", re.MULTILINE)

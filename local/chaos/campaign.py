@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import itertools
 import json
@@ -37,6 +36,7 @@ from local.chaos.hosts import replace_ended_hosts
 from local.chaos.inject import Injector
 from local.chaos.liveness import Phase, bound_s, standing
 from local.chaos.operators import DISCARDED, Logs, Operator
+from local.chaos.options import Options
 from local.chaos.rules import RulesInTime, draw_changes
 from local.chaos.sides import open_side
 from local.chaos.sources import SourceSide
@@ -143,8 +143,9 @@ class Judged:
 class Campaign:
     """One campaign: a workload, a schedule of faults, and the history of both sides."""
 
-    def __init__(self, arguments: argparse.Namespace) -> None:
+    def __init__(self, arguments: Options, seed: int) -> None:
         self._arguments = arguments
+        self._seed = seed
         self._console = Console(stderr=True, soft_wrap=True)
         self._changing = arguments.rule_changes > 0
         self._later = self._changing and not arguments.rules_at_once
@@ -163,14 +164,14 @@ class Campaign:
         self._background: list[asyncio.Task[None]] = []
         self._late = min(_LATE_EVENTS, arguments.events // 20)
         self._faults = schedule.draw(
-            arguments.seed, events=arguments.events - self._late, faults=arguments.faults, among=arguments.kinds
+            seed, events=arguments.events - self._late, faults=arguments.faults, among=arguments.kinds
         )
 
     async def run(self) -> dict[str, Any]:
         """Run it on its own stack; returns the summary."""
         arguments = self._arguments
         self._console.print(
-            f"Seed {arguments.seed}: {arguments.events} events, {len(self._faults)} faults, "
+            f"Seed {self._seed}: {arguments.events} events, {len(self._faults)} faults, "
             f"{arguments.hosts} hosts; logs in {arguments.logs}/."
         )
         with tempfile.TemporaryDirectory() as folder:
@@ -185,7 +186,7 @@ class Campaign:
             app = arguments.app
             if self._changing:
                 changes = draw_changes(
-                    *(arguments.seed, self._layout),
+                    *(self._seed, self._layout),
                     events=arguments.events - self._late,
                     changes=arguments.rule_changes,
                 )
@@ -213,7 +214,7 @@ class Campaign:
                 records=True,
                 blobs_port=0 if arguments.large else None,
                 blob_faults=True,
-                edges=arguments.seed,
+                edges=self._seed,
             )
             async with Stack(options) as stack:
                 return await self._on(stack)
@@ -267,7 +268,7 @@ class Campaign:
             connect(stack.settings["SERVICEBUS"]) as servicebus,
             aiohttp.ClientSession() as http,
             open_side(
-                *(stack, AdminPorts(http), self._history, arguments.seed),
+                *(stack, AdminPorts(http), self._history, self._seed),
                 frozen_s=self._frozen_s,
                 function_timeout_s=self._function_timeout_ms / 1000,
             ) as side,
@@ -280,10 +281,10 @@ class Campaign:
             injector = Injector(
                 *(stack, admin, side, Bystander(servicebus)),
                 destinations=self._layout.destinations,
-                seed=arguments.seed,
+                seed=self._seed,
                 shrunk_bytes=arguments.payload + _WITHOUT_TEXT,
             )
-            await injector.begin(schedule.standing(arguments.seed, arguments.kinds))
+            await injector.begin(schedule.standing(self._seed, arguments.kinds))
             for operator in self._operators.values():
                 operator.refused = lambda: injector.refuses_everything
             operating = [asyncio.create_task(operator.work()) for operator in self._operators.values()]
@@ -294,7 +295,7 @@ class Campaign:
                 *([asyncio.create_task(self._assign_repeatedly(side))] if self._changing else []),
             ]
             workload = Workload(
-                arguments.seed,
+                self._seed,
                 events=arguments.events,
                 late=self._late,
                 writers=arguments.writers,
@@ -366,10 +367,7 @@ class Campaign:
         return Judged(stream.name, path, history, aside, check(journal, self._policy), steps, misrouted)
 
     def _start_consumers(self, servicebus: ServiceBusClient) -> list[asyncio.Task[None]]:
-        rngs = [
-            random.Random(f"consumer-{self._arguments.seed}-{number}")
-            for number in range(self._arguments.consumers)
-        ]
+        rngs = [random.Random(f"consumer-{self._seed}-{number}") for number in range(self._arguments.consumers)]
         there = itertools.cycle(self._layout.destinations)
         consumers = [
             Consumer(servicebus, next(there), self._history, rng, self._settled, self._contents) for rng in rngs
@@ -423,7 +421,7 @@ class Campaign:
         await injector.clear()
         if not self._arguments.once:
             kinds = {fault.kind for fault in self._faults}
-            await injector.cover(self._arguments.seed, kinds, partial(commit_late, _COMMITS_PER_TRY))
+            await injector.cover(self._seed, kinds, partial(commit_late, _COMMITS_PER_TRY))
         await commit_late()
 
     async def _disable_one(self, injector: Injector) -> None:
@@ -434,7 +432,7 @@ class Campaign:
         (docs/guarantees.md).
         """
         events = self._arguments.events
-        one = random.Random(f"disabled-{self._arguments.seed}").choice(self._layout.destinations)
+        one = random.Random(f"disabled-{self._seed}").choice(self._layout.destinations)
         await self._history.until_committed(events / 3)
         try:
             await injector.set_status(one, "SendDisabled")
@@ -545,7 +543,7 @@ class Campaign:
             self._console.print(line, highlight=False, style="bold red", markup=False)
         if unmet := known - {edge for edge, times in met.items() if times}:
             self._console.print(f"Edge cases not met: {', '.join(sorted(unmet))}.")
-        table = Table("fault", "injected", "applied", title=f"Faults of seed {self._arguments.seed}")
+        table = Table("fault", "injected", "applied", title=f"Faults of seed {self._seed}")
         for kind, times in sorted(injector.injected.items()):
             applied = injector.times_applied(kind)
             table.add_row(kind, str(times), "" if applied is None else str(applied))
@@ -555,7 +553,7 @@ class Campaign:
         counts = [each.counts for each in judged]
         commands = sum((operator.done for operator in self._operators.values()), Counter[str]())
         return {
-            "seed": self._arguments.seed,
+            "seed": self._seed,
             "events": self._history.committed,
             "faults": injector.injected.total(),
             "kinds": dict(sorted(injector.injected.items())),
@@ -585,7 +583,7 @@ class Campaign:
         """Print what is wrong with a stream."""
         findings = [*judged.report.findings, *judged.steps.findings]
         if findings:
-            self._console.print(f"[bold red]Seed {self._arguments.seed}[/], in {judged.journal}:")
+            self._console.print(f"[bold red]Seed {self._seed}[/], in {judged.journal}:")
         for finding in findings:
             self._console.print(finding, highlight=False, markup=False)
         aside, poison, quarantined = judged.aside, judged.history.poison, judged.aside.records

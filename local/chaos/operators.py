@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from local.chaos.history import Aside, History
-from outbox_relay.operator.cli.main import parser, run
+from outbox_relay.operator.cli.main import PROGRAM, run
 from outbox_relay.operator.cli.terminal import Terminal
 from relay.core.remedy import set_aside_at_end
 from verification.journal.checker import Policy
@@ -201,10 +201,10 @@ class Operator:
         output = io.StringIO()
         terminal = Terminal(as_json=True, out=output, err=io.StringIO(), stdin=io.StringIO())
         stream = () if self.stream is None else ("--stream", self.stream)
-        words = parser().parse_args(["quarantine", name, *arguments, *stream, "--json"])
+        call = PROGRAM.parse(["quarantine", name, *arguments, *stream, "--json"])
         try:
             async with asyncio.timeout(_COMMAND_TIMEOUT_S):
-                code = await run(words, self.settings, terminal)
+                code = await run(call, self.settings, terminal)
         except TimeoutError:
             code = None
         if code != 0:

@@ -6,9 +6,9 @@ and a Host of this machine.
 
 from __future__ import annotations
 
-import argparse
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +23,11 @@ from local.sending.routed import Outbox
 from local.sending.writer import NotCommittedError
 from local.stack.parts import PartFailed
 from local.stack.supervisor import Stack
+from outbox_relay.command_line import Call
 from outbox_relay.operator.cli import quarantine
 from outbox_relay.operator.cli.main import run
-from outbox_relay.operator.cli.terminal import Terminal
+from outbox_relay.operator.cli.options import OneOutbox
+from outbox_relay.operator.cli.terminal import Result, Terminal
 from outbox_relay.operator.console.application import PAGES
 from outbox_relay.operator.console.ports import Extension
 from outbox_relay.operator.examples import Unplaceable
@@ -34,7 +36,10 @@ from relay.config.settings import Settings
 from relay.config.streams import names_of
 from relay.core.events import Reason
 
-OPERATIONS = {"release": quarantine.release, "discard": quarantine.discard}
+OPERATIONS: Mapping[str, Callable[..., Awaitable[Result]]] = {
+    "release": quarantine.release,
+    "discard": partial(quarantine.discard, yes=True, why="on the page of the local stack"),
+}
 
 
 async def change(
@@ -52,21 +57,10 @@ async def change(
     Returns:
         Whether everything was done, and what the command prints.
     """
-    arguments = argparse.Namespace(
-        command=f"quarantine {operation}",
-        run=OPERATIONS[operation],
-        env_file=(),
-        source=None,
-        stream=stream,
-        ids=ids,
-        all=False,
-        reason=reason,
-        partition_key=None,
-        yes=True,
-        why="on the page of the local stack",
-    )
+    chosen = {"choice": quarantine.Choice(reason=reason), "options": OneOutbox(stream=stream)}
+    call = Call(f"quarantine {operation}", OPERATIONS[operation], tuple(ids), chosen)
     out, notes = io.StringIO(), io.StringIO()
-    code = await run(arguments, environment, Terminal(as_json=False, out=out, err=notes, stdin=io.StringIO()))
+    code = await run(call, environment, Terminal(as_json=False, out=out, err=notes, stdin=io.StringIO()))
     return code == 0, (out.getvalue() or notes.getvalue()).strip()
 
 

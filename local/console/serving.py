@@ -14,9 +14,9 @@ from local.console.hosts import StackHosts
 from local.console.topic import EmulatorTopic
 from local.stack.probe import Probe
 from local.stack.supervisor import Stack
+from outbox_relay.command_line import python
 from outbox_relay.operator.backends.backend import open_backend
 from outbox_relay.operator.cli.console import application_of_views, check_of, stream_view
-from outbox_relay.operator.cli.shell import python
 from outbox_relay.operator.console.observer import Observer
 from outbox_relay.operator.console.overview import StreamView
 from outbox_relay.operator.console.pages import ConsoleSettings

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import logging
@@ -11,11 +10,13 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import aiohttp
 import httpx
+from cyclopts import Parameter
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as ProgressBars
@@ -32,10 +33,11 @@ from local.demo.processor import resident_bytes, shares, used_so_far
 from local.demo.subscriber import Observer
 from local.demo.summary import ERRORS, is_correct, lines
 from local.demo.tally import Tally
+from local.stack.arguments import File, Folder, Number, Positive, Seconds, SourceOption
 from local.stack.environment import TOPIC, Source, write_env_file
 from local.stack.parts import ROOT, Part
 from local.stack.supervisor import PartFailed, Stack, StackOptions
-from outbox_relay.emulators.command_line import positive
+from outbox_relay.command_line import number, value
 from outbox_relay.emulators.functions.edges import read_journal
 from outbox_relay.emulators.process import Stopped, until_done
 from outbox_relay.inbox.handling import Handler
@@ -59,71 +61,82 @@ _QUICK_LEASES = ("--lease-acquire-ms", "1000", "--lease-renew-ms", "1000", "--le
 _QUICK_CLAIMS = {"SQL_CLAIM_S": "4"}
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `demo`."""
-    parser.add_argument(
-        "--source",
-        type=Source.parse,
-        metavar="cosmos|sql",
-        default=Source.COSMOS,
-        help="where the events come from",
-    )
-    parser.add_argument("--events", type=positive, default=5000, help="events to raise")
-    parser.add_argument("--keys", type=positive, default=80, help="partition keys: accounts, or contacts")
-    parser.add_argument(
-        "--api",
-        action="store_true",
-        help="let clients of the sample's contact service raise the events, and keep a directory of contacts",
-    )
-    parser.add_argument("--batch", type=positive, default=20, help="most events of a transaction; not with --api")
-    parser.add_argument(
-        "--rate",
-        type=float,
-        help=f"events raised per second, 0 for no limit; {_ACCOUNTS_RATE:.0f}, with --api {_API_RATE:.0f}",
-    )
-    parser.add_argument(
-        "--hosts", type=positive, default=1, help="Functions hosts that share the leases, or workers"
-    )
-    parser.add_argument("--shards", type=positive, default=4, help="shards of the SQL feed")
-    parser.add_argument("--writers", type=positive, help="concurrent writers; 8, with --api 32")
-    parser.add_argument("--receivers", type=positive, default=96, help="sessions received concurrently")
-    parser.add_argument("--kill-host", action="store_true", help="kill a host half way, and start another")
-    parser.add_argument(
-        "--console",
-        action="store_true",
-        help="also serve the console of all streams, and compare what it counts with what the checker counts",
-    )
-    parser.add_argument(
-        "--routes",
-        action="store_true",
-        help="with --api: publish changes of names to a second topic as well, by the sample's relay.toml",
-    )
-    parser.add_argument(
-        "--timeout", type=float, default=60.0, help="seconds to wait without any arrival before giving up"
-    )
-    parser.add_argument("--seed", type=int, default=1, help="seed of the contacts' scenarios")
-    parser.add_argument(
-        "--env-file", type=Path, default=Path(".local/demo.env"), help="file to write the settings to"
-    )
-    parser.add_argument("--json", action="store_true", help="print the results as one line of JSON")
-    parser.add_argument("--logs", type=Path, default=Path(".local/demo-logs"), help="folder for the logs")
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The options of `demo`.
+
+    Attributes:
+        events: events to raise
+        keys: partition keys: accounts, or contacts
+        api: let clients of the sample's contact service raise the events, and keep a directory of contacts
+        batch: most events of a transaction; not with --api
+        hosts: Functions hosts that share the leases, or workers
+        shards: shards of the SQL feed
+        given_writers: concurrent writers; 8, with --api 32
+        receivers: sessions received concurrently
+        kill_host: kill a host half way, and start another
+        console: also serve the console of all streams, and compare its counts with those of the checker
+        routes: with --api: publish changes of names to a second topic as well, by the sample's relay.toml
+        timeout: seconds to wait without any arrival before giving up
+        seed: seed of the contacts' scenarios
+        env_file: file to write the settings to
+        json: print the results as one line of JSON
+        logs: folder for the logs
+    """
+
+    source: SourceOption = Source.COSMOS
+    events: Positive = 5000
+    keys: Positive = 80
+    api: bool = False
+    batch: Positive = 20
+    given_rate: Annotated[
+        float | None,
+        value(
+            number,
+            name="--rate",
+            metavar="N",
+            help=f"events raised per second, 0 for no limit; {_ACCOUNTS_RATE:.0f}, with --api {_API_RATE:.0f}",
+        ),
+    ] = None
+    hosts: Positive = 1
+    shards: Positive = 4
+    given_writers: Annotated[Positive | None, Parameter(name="--writers")] = None
+    receivers: Positive = 96
+    kill_host: bool = False
+    console: bool = False
+    routes: bool = False
+    timeout: Seconds = 60.0
+    seed: Number = 1
+    env_file: File = Path(".local/demo.env")
+    json: bool = False
+    logs: Folder = Path(".local/demo-logs")
+
+    @property
+    def rate(self) -> float:
+        """The events to raise in a second; 0 for no limit."""
+        if self.given_rate is not None:
+            return self.given_rate
+        return _API_RATE if self.api else _ACCOUNTS_RATE
+
+    @property
+    def writers(self) -> int:
+        """The number of concurrent writers."""
+        return self.given_writers or (32 if self.api else 8)
 
 
-async def run(arguments: argparse.Namespace) -> int:
+async def run(*, options: Options = Options()) -> int:
     """Run the demo, and return the exit code.
 
     It is 0 when every event arrived once, in order and unaltered, and what the consumer made of them matches what
     the writers stored; 1 when not; 130 when stopped.
     """
-    if arguments.routes and not arguments.api:
+    if options.routes and not options.api:
         print("--routes publishes changes of contacts' names: it needs --api.", file=sys.stderr)
         return 2
-    if arguments.rate is None:
-        arguments.rate = _API_RATE if arguments.api else _ACCOUNTS_RATE
-    arguments.writers = arguments.writers or (32 if arguments.api else 8)
     try:
-        with _logging_to(arguments.logs / "demo.log"):
-            summary = await until_done(_demo(arguments))
+        with _logging_to(options.logs / "demo.log"):
+            summary = await until_done(_demo(options))
     except Stopped:
         return 130
     except (PartFailed, UnexpectedAnswer, httpx.HTTPError, ExceptionGroup) as failure:
@@ -131,11 +144,11 @@ async def run(arguments: argparse.Namespace) -> int:
         # The errors of httpx may have no text.
         print(f"The demo stopped: {type(cause).__name__}: {cause}", file=sys.stderr)
         return 1
-    if arguments.json:
+    if options.json:
         print(json.dumps(summary), flush=True)
     else:
-        print("\n".join(lines(summary, arguments.rate)), flush=True)
-    return 0 if is_correct(summary, arguments.events) else 1
+        print("\n".join(lines(summary, options.rate)), flush=True)
+    return 0 if is_correct(summary, options.events) else 1
 
 
 @contextmanager
@@ -167,7 +180,7 @@ def _innermost(failure: BaseException) -> BaseException:
     return failure
 
 
-async def _demo(arguments: argparse.Namespace) -> dict[str, Any]:
+async def _demo(arguments: Options) -> dict[str, Any]:
     console = Console(stderr=True)
     options = StackOptions(
         source=arguments.source,
@@ -256,7 +269,7 @@ async def _edge_cases(stack: Stack) -> int:
 
 
 @asynccontextmanager
-async def _load(arguments: argparse.Namespace, stack: Stack) -> AsyncIterator[tuple[Load, Part | None]]:
+async def _load(arguments: Options, stack: Stack) -> AsyncIterator[tuple[Load, Part | None]]:
     """The load, and the process of the contact service if there is one."""
     events, seed = arguments.events, arguments.seed
     if arguments.api:
@@ -271,9 +284,7 @@ async def _load(arguments: argparse.Namespace, stack: Stack) -> AsyncIterator[tu
 
 
 @asynccontextmanager
-async def _console(
-    arguments: argparse.Namespace, stack: Stack, console: Console
-) -> AsyncIterator[Sequence[ConsoleObserver]]:
+async def _console(arguments: Options, stack: Stack, console: Console) -> AsyncIterator[Sequence[ConsoleObserver]]:
     """Serve the console with `--console`, and give the observer of each stream; without it, give none."""
     if not arguments.console:
         yield ()
@@ -289,7 +300,7 @@ def _with_second_topic(first: dict[str, Any], second: dict[str, Any]) -> dict[st
     return {**errors, "renames_delivered": second["delivered"]}
 
 
-async def _write(arguments: argparse.Namespace, load: Load, store: Store, tallies: Sequence[Tally]) -> None:
+async def _write(arguments: Options, load: Load, store: Store, tallies: Sequence[Tally]) -> None:
     """Write every event, then read what was committed."""
     await load.write(arguments.rate)
     for event in await store.events():
@@ -298,7 +309,7 @@ async def _write(arguments: argparse.Namespace, load: Load, store: Store, tallie
 
 
 async def _follow(
-    arguments: argparse.Namespace,
+    arguments: Options,
     tallies: Sequence[Tally],
     load: Load,
     writing: asyncio.Task[None],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import socket
@@ -15,6 +14,7 @@ from fastapi import Request
 from fastapi.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from local.stack.arguments import ExitWithStdin, Number
 from outbox_relay.emulators.access import Access
 from outbox_relay.emulators.process import announce, until_stopped
 from samples.contacts.api.application import create_app
@@ -24,24 +24,22 @@ from samples.contacts.stores import open_contacts
 _KEEP_ALIVE_S = 75
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add this part's own options."""
-    parser.add_argument("--port", type=int, default=8000, help="of the API; 0 takes a free one")
-    parser.add_argument("--exit-with-stdin", action="store_true", help="also stop when standard input ends")
+async def run(*, port: Number = 8000, exit_with_stdin: ExitWithStdin = False) -> int:
+    """Serve until stopped: 0; 1 when the service cannot start, with the reason on standard error.
 
-
-async def run(arguments: argparse.Namespace) -> int:
-    """Serve until stopped: 0; 1 when the service cannot start, with the reason on standard error."""
+    Args:
+        port: of the API; 0 takes a free one
+    """
     reasons: tuple[type[Exception], ...] = (SettingMissing, PortInUse, *_no_answer())
     async with AsyncExitStack() as opened:
         try:
             contacts = await opened.enter_async_context(open_contacts())
-            listening = opened.enter_context(_listening(arguments.port))
+            listening = opened.enter_context(_listening(port))
         except reasons as reason:
             print(f"The contact service cannot start: {' '.join(str(reason).split())}", file=sys.stderr)
             return 1
         app = create_app(lambda: nullcontext(contacts))
-        return await _serve(app, listening, exit_with_stdin=arguments.exit_with_stdin)
+        return await _serve(app, listening, exit_with_stdin=exit_with_stdin)
 
 
 async def _serve(api: ASGIApp, listening: socket.socket, *, exit_with_stdin: bool) -> int:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
+from json import dumps
+from typing import Annotated
 from urllib.parse import quote
+
+from cyclopts import Parameter
 
 from local.sending.event import Event, WordError, parse_fields
 from local.sending.outboxes import open_writer
 from local.sending.routed import Outbox, streams_of
 from local.sending.writer import Commit, NotCommittedError
-from local.stack.lock import add_option, option
+from local.stack.arguments import EnvFile, Positive
+from local.stack.lock import DEFAULT_ENV_FILE, option
 from local.stack.settings import READY, NoStackError, of_running
-from outbox_relay.emulators.command_line import positive
-from outbox_relay.emulators.shell import printable, python
+from outbox_relay.command_line import printable, python
 from outbox_relay.operator.console.overview import path_of
 from outbox_relay.operator.examples import Unplaceable
 from outbox_relay.outbox import InvalidDocument
@@ -23,68 +26,85 @@ from relay.config.settings import Settings
 from relay.core.errors import SettingsError
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `send`."""
-    parser.add_argument("key", metavar="KEY", help="partition key: its events stay in order")
-    parser.add_argument("action", metavar="ACTION", help="what happened, such as ContactRenamed")
-    parser.add_argument(
-        "fields",
-        metavar="NAME=VALUE",
-        nargs="*",
-        default=[],
-        help="a field of the data; NAME:=JSON for other than a string",
-    )
-    parser.add_argument(
-        "--data",
-        metavar="JSON|@FILE",
-        help="the data as a JSON object, or the file that has it, @- for standard input; single fields take "
-        "precedence",
-    )
-    parser.add_argument("--count", type=positive, default=1, help="how many events, each in its own transaction")
-    parser.add_argument("--type", help="type of the document (default: one that the relay takes)")
-    parser.add_argument("--outbox", metavar="NAME", help="an outbox of relay.toml (default: the first)")
-    parser.add_argument("--id", help="id of the event, with a single one (default: a random UUID)")
-    parser.add_argument("--json", action="store_true", help="print a JSON object a line")
-    add_option(parser)
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The options of `send`.
+
+    Attributes:
+        count: how many events, each in its own transaction
+        type: type of the document (default: one that the relay takes)
+        outbox: an outbox of relay.toml (default: the first)
+        id: id of the event, with a single one (default: a random UUID)
+        json: print a JSON object a line
+    """
+
+    data: Annotated[
+        str | None,
+        Parameter(
+            metavar="JSON|@FILE",
+            help="the data as a JSON object, or the file that has it, @- for standard input; single fields take "
+            "precedence",
+        ),
+    ] = None
+    count: Positive = 1
+    type: Annotated[str | None, Parameter(metavar="TYPE")] = None
+    outbox: Annotated[str | None, Parameter(metavar="NAME")] = None
+    id: Annotated[str | None, Parameter(metavar="ID")] = None
+    json: bool = False
+    env_file: EnvFile = DEFAULT_ENV_FILE
 
 
-async def run(arguments: argparse.Namespace) -> int:
-    """Commit events and print their ids: 0; 1 when one is refused; 2 on wrong usage, or without a stack."""
+async def run(
+    key: str,
+    action: str,
+    /,
+    *fields: Annotated[
+        str, Parameter(name="NAME=VALUE", help="a field of the data; NAME:=JSON for other than a string")
+    ],
+    options: Options = Options(),
+) -> int:
+    """Commit events and print their ids: 0; 1 when one is refused; 2 on wrong usage, or without a stack.
+
+    Args:
+        key: partition key: its events stay in order
+        action: what happened, such as ContactRenamed
+    """
     try:
-        fields = parse_fields(arguments.fields, arguments.data)
-        if arguments.id and arguments.count > 1:
+        data = parse_fields(list(fields), options.data)
+        if options.id and options.count > 1:
             raise WordError("--id is the id of one event: leave it out with --count.")
-        settings = of_running(arguments.env_file)
+        settings = of_running(options.env_file)
         streams = streams_of(settings)
-        outbox = Outbox.of(streams, arguments.outbox)
+        outbox = Outbox.of(streams, options.outbox)
     except (WordError, NoStackError, SettingsError) as error:
         print(error, file=sys.stderr)
         return 2
     try:
         async with open_writer(outbox) as writer:
-            for _ in range(arguments.count):
-                given = {"id": arguments.id} if arguments.id else {}
-                event = Event(arguments.key, arguments.action, fields, arguments.type, **given)
+            for _ in range(options.count):
+                given = {"id": options.id} if options.id else {}
+                event = Event(key, action, data, options.type, **given)
                 commit = await writer.commit(event)
                 identifier = commit.document.fields["id"]
-                print(as_json(commit, outbox) if arguments.json else identifier, flush=True)
+                print(as_json(commit, outbox) if options.json else identifier, flush=True)
     except (NotCommittedError, InvalidDocument, Unplaceable) as error:
         said = f"relay.toml: {error}" if isinstance(error, Unplaceable) else error
         print(said, file=sys.stderr)
         return 1
-    if arguments.json:
+    if options.json:
         return 0
     if why := outbox.why_ignored(commit.document):
         print(f"The relay does not publish it: {printable(why)}.", file=sys.stderr)
     of_several = outbox.taker(commit.document) if len(streams) > 1 else None
-    print(_next(arguments, commit, settings, of_several), file=sys.stderr)
+    print(_next(key, action, options, commit, settings, of_several), file=sys.stderr)
     return 0
 
 
 def as_json(commit: Commit, outbox: Outbox) -> str:
     """Return the line of an event: `stream` is the first that takes it, `ignored` why none publishes it."""
     stream = outbox.taker(commit.document)
-    return json.dumps(
+    return dumps(
         {
             "id": commit.document.fields["id"],
             "number": commit.number,
@@ -95,16 +115,21 @@ def as_json(commit: Commit, outbox: Outbox) -> str:
 
 
 def _next(
-    arguments: argparse.Namespace, commit: Commit, settings: Mapping[str, str], stream: Settings | None = None
+    key: str,
+    action: str,
+    options: Options,
+    commit: Commit,
+    settings: Mapping[str, str],
+    stream: Settings | None = None,
 ) -> str:
     """Return the result, and the command to run next; `stream` is that of the page, where there are several."""
     number = "" if commit.number is None else f" as number {commit.number}"
-    what = f"Committed {arguments.action}{number or ' as an event'} of {arguments.key}."
-    if arguments.count > 1:
+    what = f"Committed {action}{number or ' as an event'} of {key}."
+    if options.count > 1:
         last = f", the last{number}" if number else ""
-        what = f"Committed {arguments.count} events of {arguments.key}{last}."
+        what = f"Committed {options.count} events of {key}{last}."
     if READY not in settings:
         return what
     of_stream = "" if stream is None else f"{path_of(stream.stream)[1:]}/"
-    page = f"{settings[READY].removesuffix('ready')}{of_stream}key?key={quote(arguments.key, safe='')}"
-    return f"{what} See where it is: {page}, or {python()} -m local watch{option(arguments.env_file)}"
+    page = f"{settings[READY].removesuffix('ready')}{of_stream}key?key={quote(key, safe='')}"
+    return f"{what} See where it is: {page}, or {python()} -m local watch{option(options.env_file)}"

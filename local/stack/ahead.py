@@ -9,7 +9,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from outbox_relay.operator.cli import shell
+from outbox_relay import command_line
 from outbox_relay.operator.cli.main import main
 from relay.routes import rulebook
 
@@ -42,4 +42,4 @@ def run(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(shell.run(lambda: run(sys.argv[1:])))
+    sys.exit(command_line.run(lambda: run(sys.argv[1:])))

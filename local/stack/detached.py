@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 from local.stack import lock
 from local.stack.parts import child_environment, own_group
+from local.stack.up import Options
 
 _WITHIN_S = 120.0
 _STOP_WITHIN_S = 30.0
@@ -24,22 +24,22 @@ class NotStartedError(Exception):
     """The stack ended, or was not ready in time; the message has what it wrote."""
 
 
-async def start(arguments: argparse.Namespace) -> lock.Running:
+async def start(options: Options) -> lock.Running:
     """Start a stack that outlives this process, and wait until it is ready.
 
     Args:
-        arguments: The options of `up`. What the stack writes goes to `up.log` in the folder of its logs.
+        options: Those of `up`. What the stack writes goes to `up.log` in the folder of its logs.
 
     Raises:
         lock.AlreadyRunsError: One runs with this env file.
         NotStartedError: It could not be started.
     """
-    if lock.running(arguments.env_file) is not None:
-        raise lock.AlreadyRunsError(lock.already_runs(arguments.env_file))
-    log: Path = arguments.logs / "up.log"
-    stack = _launch(arguments, log)
+    if lock.running(options.env_file) is not None:
+        raise lock.AlreadyRunsError(lock.already_runs(options.env_file))
+    log: Path = options.logs / "up.log"
+    stack = _launch(options, log)
     try:
-        return await _until_ready(stack, arguments.env_file, log)
+        return await _until_ready(stack, options.env_file, log)
     except BaseException:
         stack.terminate()
         with suppress(subprocess.TimeoutExpired):
@@ -59,12 +59,12 @@ async def _until_ready(stack: subprocess.Popen[bytes], env_file: Path, log: Path
     raise NotStartedError(f"The local stack was not ready within {_WITHIN_S:.0f} s; see {log}.")
 
 
-def _launch(arguments: argparse.Namespace, log: Path) -> subprocess.Popen[bytes]:
+def _launch(options: Options, log: Path) -> subprocess.Popen[bytes]:
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as sink:
         # Not by asyncio, which ends its children when this process ends.
         return subprocess.Popen(
-            [sys.executable, "-m", "local", "up", *_words(arguments)],
+            [sys.executable, "-m", "local", "up", *_words(options)],
             stdin=subprocess.DEVNULL,
             stdout=sink,
             stderr=subprocess.STDOUT,
@@ -77,11 +77,11 @@ def _written(log: Path) -> str:
     return log.read_text(errors="replace").strip()
 
 
-def _words(arguments: argparse.Namespace) -> Iterator[str]:
+def _words(options: Options) -> Iterator[str]:
     """Yield the words of the same command line without `--detach`."""
-    options: dict[str, Any] = vars(arguments)
-    for name, value in options.items():
-        if name not in ("command", "detach") and value is not None and value is not False:
+    for each in fields(options):
+        name, value = each.name, getattr(options, each.name)
+        if name != "detach" and value is not None and value is not False:
             yield f"--{name.replace('_', '-')}"
             if value is not True:
                 yield str(value)

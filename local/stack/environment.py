@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import shlex
 from collections.abc import Mapping
 from enum import StrEnum
@@ -15,13 +14,6 @@ class Source(StrEnum):
 
     COSMOS = "cosmos"
     SQL = "sql"
-
-    @classmethod
-    def parse(cls, text: str) -> Source:
-        """Parse the value of `--source`. Raises argparse.ArgumentTypeError."""
-        if text not in list(cls):
-            raise argparse.ArgumentTypeError(f"{text!r} is not a source: write cosmos or sql")
-        return cls(text)
 
 
 DATABASE = "outbox"

@@ -6,7 +6,6 @@ no stack that runs; it has how the last one ended, if it was not stopped.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shlex
@@ -19,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from outbox_relay.emulators.shell import python
+from outbox_relay.command_line import python
 
 DEFAULT_ENV_FILE = Path(".local/stack.env")
 
@@ -149,11 +148,6 @@ def none_runs(env_file: Path) -> str:
 def how_to_start(env_file: Path) -> str:
     """Return the beginning of a sentence with the command that starts the stack of this env file."""
     return f"Start one with `{python()} -m local up --detach{option(env_file)}`"
-
-
-def add_option(parser: argparse.ArgumentParser) -> None:
-    """Add the option of a command that works on a running stack."""
-    parser.add_argument("--env-file", type=Path, default=DEFAULT_ENV_FILE, help="which stack: as given to `up`")
 
 
 def option(env_file: Path) -> str:

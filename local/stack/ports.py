@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import socket
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -28,7 +27,7 @@ class Port:
 
     @property
     def name(self) -> str:
-        """The attribute of the parsed command line."""
+        """The field of the options."""
         return self.option.removeprefix("--").replace("-", "_")
 
 
@@ -46,30 +45,11 @@ class PortsInUseError(Exception):
     """Something else uses ports of the stack; the message names each with its option."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add an option for each port."""
-    for port in PORTS:
-        more = "0 takes free ones for all that are not given" if port is PAGE else "0 takes a free one"
-        parser.add_argument(port.option, type=int, help=f"{port.what}; {more} (default: {port.default})")
-
-
-def chosen(arguments: argparse.Namespace) -> Mapping[Port, int]:
-    """Return the number of each port, 0 for any free one.
-
-    It is as given, or its default; with `--port 0`, 0 if not given.
-    """
-    free = getattr(arguments, PAGE.name) == 0
-    given = {port: getattr(arguments, port.name) for port in PORTS}
-    return {
-        port: (0 if free else port.default) if number is None else int(number) for port, number in given.items()
-    }
-
-
 def check(ports: Mapping[Port, int], source: Source, *, hosts: bool, blobs: bool = True) -> None:
     """Make sure that every port that this stack needs is free.
 
     Args:
-        ports: As of `chosen`.
+        ports: The number of each.
         source: Where the events come from.
         hosts: Whether a Functions host is started.
         blobs: Whether Blob Storage is.

@@ -5,14 +5,15 @@ With a relay.toml in the project, or the one that RELAY_FILE names, these are th
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
+from typing import Annotated
 
 from azure.core.exceptions import AzureError
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import CosmosClient
 from azure.cosmos.exceptions import CosmosHttpResponseError
+from cyclopts import Parameter
 
 from local.stack.destinations import containers_of
 from relay.config.settings import FILE_VARIABLE, Settings
@@ -24,27 +25,24 @@ _NAMESPACE = "Endpoint=sb://unused;SharedAccessKeyName=unused;SharedAccessKey=dW
 _SQL = "postgresql://unused/unused"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `provision`."""
-    parser.add_argument(
-        "--connection-string",
-        default=os.environ.get("COSMOS"),
-        help="of the account (default: the setting COSMOS)",
-    )
-
-
-async def run(arguments: argparse.Namespace) -> int:
+async def run(
+    *,
+    connection_string: Annotated[
+        str | None, Parameter(metavar="TEXT", help="of the account (default: the setting COSMOS)")
+    ] = None,
+) -> int:
     """Create the missing databases and containers, and return the exit code.
 
     It is 0; 1 when the account refuses or does not answer; 2 without a connection string, or with a wrong
     relay.toml.
     """
-    if not arguments.connection_string:
+    connection_string = connection_string or os.environ.get("COSMOS")
+    if not connection_string:
         print("No account: set COSMOS or pass --connection-string.", file=sys.stderr)
         return 2
     try:
-        client = CosmosClient.from_connection_string(arguments.connection_string)
-        needed = containers_of(_streams(arguments.connection_string))
+        client = CosmosClient.from_connection_string(connection_string)
+        needed = containers_of(_streams(connection_string))
     except ValueError as error:
         print(f"The connection string cannot be read: {error}", file=sys.stderr)
         return 2

@@ -2,39 +2,37 @@
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
+from json import dumps
 
 import aiohttp
 
 from local.stack import lock
+from local.stack.arguments import EnvFile
 from local.stack.lock import option
-from outbox_relay.emulators.shell import python
+from outbox_relay.command_line import python
 
 _REQUEST_TIMEOUT_S = 5.0
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `status`."""
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    lock.add_option(parser)
+async def run(*, json: bool = False, env_file: EnvFile = lock.DEFAULT_ENV_FILE) -> int:
+    """Print the addresses of the running stack: 0; 1 when a part of it is not ready; 2 when no stack runs.
 
-
-async def run(arguments: argparse.Namespace) -> int:
-    """Print the addresses of the running stack: 0; 1 when a part of it is not ready; 2 when no stack runs."""
-    stack = lock.running(arguments.env_file)
+    Args:
+        json: print one JSON object
+    """
+    stack = lock.running(env_file)
     if stack is None:
-        print(lock.none_runs(arguments.env_file), file=sys.stderr)
+        print(lock.none_runs(env_file), file=sys.stderr)
         return 2
     missing = await _problem(stack)
     title, *addresses = stack.lines or ("The local stack is starting.",)
-    if arguments.json:
+    if json:
         found = {"ready": missing is None, "missing": missing, "url": stack.ready_url, "process": stack.pid}
-        print(json.dumps({**found, "addresses": [line.strip() for line in addresses]}))
+        print(dumps({**found, "addresses": [line.strip() for line in addresses]}))
         return 0 if missing is None else 1
     print(title if missing is None else f"The local stack is not ready: {missing}.")
-    for line in (*addresses, f"  Stop it: {python()} -m local down{option(arguments.env_file)}"):
+    for line in (*addresses, f"  Stop it: {python()} -m local down{option(env_file)}"):
         print(line)
     return 0 if missing is None else 1
 

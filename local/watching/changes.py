@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from outbox_relay.emulators.shell import as_json, printable
+from outbox_relay.command_line import as_json, printable
 from outbox_relay.operator.console.history import NO_START, started_at, took_s, written_moment
 from outbox_relay.operator.console.model import earliest
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import shlex
@@ -10,18 +9,19 @@ import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import quote
 
 import aiohttp
+from cyclopts import Parameter
 
 from local.sending.routed import streams_of
-from local.stack.lock import add_option, how_to_start
+from local.stack.arguments import EnvFile
+from local.stack.lock import DEFAULT_ENV_FILE, how_to_start
 from local.stack.settings import READY, NoStackError, of_running
 from local.watching.changes import ENDED, Change, Changes, staleness
-from outbox_relay.emulators.command_line import positive
+from outbox_relay.command_line import number, positive, printable, python, value
 from outbox_relay.emulators.process import Stopped, until_done
-from outbox_relay.emulators.shell import printable, python
 from outbox_relay.operator.cli.routes_report import target_of
 from outbox_relay.operator.console.overview import path_of
 from relay.config.settings import Settings
@@ -33,42 +33,52 @@ _CONNECT_TIMEOUT_S = 10.0
 _SILENCE_S = 30.0
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `watch`."""
-    parser.add_argument(
-        "--count",
-        type=positive,
-        metavar="N",
-        help="end after the relay is done with N events, also earlier ones; with several streams, an event counts "
-        "once in each of those that are watched",
-    )
-    parser.add_argument(
-        "--key", metavar="KEY", help="only events of this partition key, also those before the latest 50 of all"
-    )
-    parser.add_argument("--stream", metavar="NAME", help="only this stream of relay.toml; all of them by default")
-    parser.add_argument("--timeout", type=float, metavar="S", help="seconds after which it ends, with exit code 1")
-    parser.add_argument("--json", action="store_true", help="a JSON object a line")
-    add_option(parser)
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The options of `watch`.
+
+    Attributes:
+        key: only events of this partition key, also those before the latest 50 of all
+        stream: only this stream of relay.toml; all of them by default
+        timeout: seconds after which it ends, with exit code 1
+        json: a JSON object a line
+    """
+
+    count: Annotated[
+        int | None,
+        value(
+            positive,
+            metavar="N",
+            help="end after the relay is done with N events, also earlier ones; with several streams, an event "
+            "counts once in each of those that are watched",
+        ),
+    ] = None
+    key: Annotated[str | None, Parameter(metavar="KEY")] = None
+    stream: Annotated[str | None, Parameter(metavar="NAME")] = None
+    timeout: Annotated[float | None, value(number, metavar="S")] = None
+    json: bool = False
+    env_file: EnvFile = DEFAULT_ENV_FILE
 
 
-async def run(arguments: argparse.Namespace) -> int:
+async def run(*, options: Options = Options()) -> int:
     """Print changes until Ctrl-C or `--count` (0), until `--timeout` or the stack's end (1); 2 without a stack."""
     try:
-        settings = of_running(arguments.env_file)
+        settings = of_running(options.env_file)
         if READY not in settings:
             raise NoStackError(
-                f"The stack of {arguments.env_file} has no console that could be watched, such as that of `demo`. "
-                f"{how_to_start(arguments.env_file)}."
+                f"The stack of {options.env_file} has no console that could be watched, such as that of `demo`. "
+                f"{how_to_start(options.env_file)}."
             )
-        followed = _followed(streams_of(settings), arguments.stream)
+        followed = _followed(streams_of(settings), options.stream)
     except (NoStackError, SettingsError, UsageError) as error:
         print(error, file=sys.stderr)
         return 2
-    watching = Watching(arguments.key, arguments.count, as_json=arguments.json)
+    watching = Watching(options.key, options.count, as_json=options.json)
     page = settings[READY].removesuffix("/ready")
-    query = "" if arguments.key is None else f"?key={quote(arguments.key, safe='')}"
+    query = "" if options.key is None else f"?key={quote(options.key, safe='')}"
     try:
-        async with asyncio.timeout(arguments.timeout):
+        async with asyncio.timeout(options.timeout):
             await until_done(
                 _follow(watching, {f"{page}{each.path}/events.json{query}": each for each in followed})
             )
@@ -78,7 +88,7 @@ async def run(arguments: argparse.Namespace) -> int:
         print(f"The local stack does not answer any more: {error or type(error).__name__}", file=sys.stderr)
         return 1
     except TimeoutError:
-        print(f"{watching.progress(arguments.timeout)} {_next(arguments.env_file)}", file=sys.stderr)
+        print(f"{watching.progress(options.timeout or 0)} {_next(options.env_file)}", file=sys.stderr)
         return 1
     return 0
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any
+
+from cyclopts import Group, Parameter, validators
 
 from outbox_relay import changefeed
 from outbox_relay.changefeed import ulid
 from outbox_relay.changefeed.errors import ArgumentError
+from outbox_relay.changefeed.program import PROGRAM
 from outbox_relay.changefeed.script import NOTHING_TO_DO, Recorder, missing_migrations
-from outbox_relay.changefeed.shell import as_typed
 from outbox_relay.changefeed.statements import Migration, run
+from outbox_relay.command_line import number, value, whole_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +34,72 @@ class Outcome:
     code: int = 0
 
 
-Command = Callable[[changefeed.Session, Namespace], Outcome]
+URL = "CHANGEFEED_URL"
+"""The variable with the database, for all commands."""
 
 
-def install(session: changefeed.Session, arguments: Namespace) -> Outcome:
-    """Bring the schema up to date, and repair feeds."""
-    if arguments.sql:
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The options of every command.
+
+    Attributes:
+        json: print one JSON object
+    """
+
+    url: Annotated[
+        str | None,
+        Parameter(help=f"postgresql://user@host/database, or Server=…;Database=…;… (default: the variable {URL})"),
+    ] = None
+    json: bool = False
+
+
+Connected = Annotated[changefeed.Session, Parameter(parse=False)]
+"""The session of a command."""
+
+Table = Annotated[str, Parameter(name="TABLE", help="schema.Table")]
+Feed = Annotated[str, Parameter(name="FEED", help="schema.Table, or the feed_id of generation 1")]
+Keep = Annotated[
+    str,
+    Parameter(
+        name="DURATION",
+        help="how long positions that every consumer has read are kept, such as 30d or 12h, or forever",
+    ),
+]
+Shard = Annotated[int, value(whole_number, metavar="N", help="the shard to read")]
+Cursor = Annotated[
+    str | None, Parameter(help="the position to continue from, as a read printed it (default: the beginning)")
+]
+AsScript = Annotated[
+    bool,
+    Parameter(name="--sql", help="print the statements instead of running them, for the owner of the database"),
+]
+
+_DURATION = re.compile(r"([1-9][0-9]{0,4})([dh])")
+
+
+def _duration(text: str) -> timedelta:
+    """Parse the durations of `keep`, as the migrations do. Raises ValueError."""
+    found = _DURATION.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text!r} is not a number of days or hours: write it as 30d or 12h")
+    amount = int(found[1])
+    return timedelta(days=amount) if found[2] == "d" else timedelta(hours=amount)
+
+
+_AGE = Group("Age", validator=validators.LimitedChoice(1, 1))
+
+
+def _days(text: str) -> timedelta:
+    try:
+        return timedelta(days=number(text))
+    except OverflowError:
+        raise ValueError(f"{text} days are more than the calendar has") from None
+
+
+def install(*, sql: AsScript = False, options: Options = Options(), session: Connected) -> Outcome:
+    """Bring the schema changefeed up to date, and repair feeds."""
+    if sql:
         recorder = Recorder(session)
         version, missing = run(session, missing_migrations(session.dialect))
         if version and not missing:
@@ -49,19 +112,32 @@ def install(session: changefeed.Session, arguments: Namespace) -> Outcome:
     return Outcome({"applied": applied, "repaired": repaired}, lines)
 
 
-def setup_feed(session: changefeed.Session, arguments: Namespace) -> Outcome:
-    """Set up the feed of a table."""
+def setup_feed(
+    table: Table,
+    /,
+    *,
+    notify: bool = False,
+    no_notify: bool = False,
+    no_roles: bool = False,
+    keep: Annotated[Keep, Parameter(name="--keep", metavar="DURATION")],
+    sql: AsScript = False,
+    options: Options = Options(),
+    session: Connected,
+) -> Outcome:
+    """Set up the feed of a table.
+
+    Args:
+        notify: PostgreSQL: commits wake readers, and writers pay for it
+        no_notify: readers look every 4 to 150 ms (default)
+        no_roles: create no roles for writers and readers
+    """
     recorder = Recorder(session)
     changefeed.setup_feed(
-        recorder if arguments.sql else session,
-        arguments.table,
-        notify=arguments.notify and not arguments.no_notify,
-        roles=not arguments.no_roles,
-        keep=arguments.keep,
+        recorder if sql else session, table, notify=notify and not no_notify, roles=not no_roles, keep=keep
     )
-    if arguments.sql:
+    if sql:
         return _script(session, (), recorder.recorded)
-    return Outcome({"table": arguments.table}, [f"{arguments.table} has a feed"])
+    return Outcome({"table": table}, [f"{table} has a feed"])
 
 
 def _script(session: changefeed.Session, missing: Sequence[Migration], further: Sequence[str]) -> Outcome:
@@ -70,35 +146,82 @@ def _script(session: changefeed.Session, missing: Sequence[Migration], further: 
     return Outcome({"sql": sql}, sql.splitlines())
 
 
-def keep(session: changefeed.Session, arguments: Namespace) -> Outcome:
-    """Change how long positions are kept."""
-    changefeed.set_keep(session, arguments.table, arguments.duration)
-    values = {"table": arguments.table, "keep": arguments.duration}
-    return Outcome(values, [f"positions of {arguments.table} are kept: {arguments.duration}"])
+def keep(table: Table, duration: Keep, /, *, options: Options = Options(), session: Connected) -> Outcome:
+    """Change how long the positions of a feed are kept."""
+    changefeed.set_keep(session, table, duration)
+    return Outcome({"table": table, "keep": duration}, [f"positions of {table} are kept: {duration}"])
 
 
-def drop_feed(session: changefeed.Session, arguments: Namespace) -> Outcome:
-    """Remove a feed."""
-    changefeed.drop_feed(session, arguments.table)
-    return Outcome({"table": arguments.table}, [f"{arguments.table} has no feed any more"])
+def drop_feed(
+    table: Table,
+    /,
+    *,
+    yes: Annotated[bool, Parameter(required=True)],
+    options: Options = Options(),
+    session: Connected,
+) -> Outcome:
+    """Remove a feed with its outbox and positions.
+
+    Args:
+        yes: confirm that it is to be removed
+    """
+    if not yes:
+        raise ArgumentError("confirm with --yes that the feed is to be removed")
+    changefeed.drop_feed(session, table)
+    return Outcome({"table": table}, [f"{table} has no feed any more"])
 
 
-def backfill(session: changefeed.Session, arguments: Namespace) -> Outcome:
-    """Put rows that are not on the feed on it."""
-    plan = changefeed.BackfillPlan(
-        arguments.order_by, arguments.time_column, arguments.shard, arguments.shard_column, arguments.shards
-    )
-    rows = changefeed.backfill(session, arguments.table, plan, chunk=arguments.chunk, anyway=arguments.anyway)
+def backfill(
+    table: Table,
+    /,
+    *,
+    order_by: Annotated[tuple[str, ...], Parameter(metavar="COLUMN", consume_multiple=(1, None))],
+    time_column: Annotated[str | None, Parameter(metavar="COLUMN")] = None,
+    shard: Annotated[int, value(whole_number, metavar="N")] = 0,
+    shard_column: Annotated[str | None, Parameter(metavar="COLUMN")] = None,
+    shards: Annotated[int, value(whole_number, metavar="N")] = 1,
+    chunk: Annotated[int, value(whole_number, metavar="ROWS")] = 1000,
+    anyway: bool = False,
+    options: Options = Options(),
+    session: Connected,
+) -> Outcome:
+    """Put the rows of a table that are not on its feed on it.
+
+    Args:
+        order_by: columns that sort the rows, oldest first
+        time_column: column with the times for the ULIDs (default: now)
+        shard: shard of all rows
+        shard_column: instead of --shard: the column whose hash is the shard
+        shards: with --shard-column: how many shards there are
+        chunk: rows in one transaction
+        anyway: also if the rows come behind what was read or written before
+    """
+    plan = changefeed.BackfillPlan(order_by, time_column, shard, shard_column, shards)
+    rows = changefeed.backfill(session, table, plan, chunk=chunk, anyway=anyway)
     return Outcome({"rows": rows}, [f"{rows} rows are on the feed now"])
 
 
-def prune(session: changefeed.Session, arguments: Namespace) -> Outcome:
-    """Delete old positions."""
+def prune(
+    table: Table,
+    /,
+    *,
+    age: Annotated[timedelta | None, value(_duration, name="--keep", metavar="DURATION", group=_AGE)] = None,
+    days: Annotated[timedelta | None, value(_days, metavar="N", group=_AGE)] = None,
+    options: Options = Options(),
+    session: Connected,
+) -> Outcome:
+    """Delete old positions that every consumer has read.
+
+    Args:
+        age: delete positions that are older, such as 30d or 12h
+        days: the same in days; fractions are allowed
+    """
+    oldest = age or days or timedelta()
     try:
-        before = datetime.now(UTC) - arguments.keep
+        before = datetime.now(UTC) - oldest
     except OverflowError as error:
-        raise ArgumentError(f"{arguments.keep.days} days are more than the calendar has") from error
-    pruned = changefeed.prune(session, arguments.table, before)
+        raise ArgumentError(f"{oldest.days} days are more than the calendar has") from error
+    pruned = changefeed.prune(session, table, before)
     lines = [
         f"shard {one.shard_id}: {one.rows} rows deleted"
         + (f"; {one.held_by} has not read all of the older ones" if one.held_by else "")
@@ -107,49 +230,87 @@ def prune(session: changefeed.Session, arguments: Namespace) -> Outcome:
     return Outcome({"shards": [asdict(one) for one in pruned]}, lines)
 
 
-def read(session: changefeed.Session, arguments: Namespace) -> Outcome:
-    """Print a page."""
-    feed_id = _feed_id(arguments.feed)
+def read(
+    feed: Feed,
+    /,
+    *,
+    shard: Shard = 0,
+    cursor: Cursor = None,
+    limit: Annotated[int, value(whole_number, metavar="N")] = 100,
+    options: Options = Options(),
+    session: Connected,
+) -> Outcome:
+    """Print a page of a feed.
+
+    Args:
+        limit: at most this many, 1 to 1000
+    """
+    feed_id = _feed_id(feed)
     if feed_id is not None:
         reader = changefeed.Changes(session)
-        numbered = reader.read(feed_id, arguments.shard, _number(arguments.cursor), arguments.limit)
+        numbered = reader.read(feed_id, shard, _number(cursor), limit)
         lines = [f"{one.change_sequence_number} change_id={one.change_id}" for one in numbered.changes]
         values = {"changes": [asdict(one) for one in numbered.changes], "cursor": numbered.cursor}
         return Outcome(values, [*lines, f"cursor {numbered.cursor}"])
-    feed = changefeed.Feed(session, arguments.feed)
-    page = feed.read(arguments.shard, _ulid(arguments.cursor), arguments.limit)
+    page = changefeed.Feed(session, feed).read(shard, _ulid(cursor), limit)
     entries, lines = [], []
     for one in page.entries:
         name, content = ("missing", one.key) if one.row is None else ("event", one.row)
         entries.append({"ulid": ulid.to_text(one.ulid), name: content})
         lines.append(f"{ulid.to_text(one.ulid)} {name} {dict(content)}")
-    cursor = ulid.to_text(page.cursor)
-    return Outcome({"entries": entries, "cursor": cursor}, [*lines, f"cursor {cursor}"])
+    end = ulid.to_text(page.cursor)
+    return Outcome({"entries": entries, "cursor": end}, [*lines, f"cursor {end}"])
 
 
-def wait(session: changefeed.Session, arguments: Namespace) -> Outcome:
-    """Wait until there is something behind the cursor."""
-    feed_id, shard, timeout_s = _feed_id(arguments.feed), arguments.shard, arguments.timeout
+def wait(
+    feed: Feed,
+    /,
+    *,
+    shard: Shard = 0,
+    cursor: Cursor = None,
+    timeout: Annotated[float, value(number, metavar="S")] = 30.0,
+    options: Options = Options(),
+    session: Connected,
+) -> Outcome:
+    """Wait until there is something behind the cursor.
+
+    Args:
+        timeout: seconds to wait
+    """
+    feed_id = _feed_id(feed)
     if feed_id is not None:
-        news = changefeed.Changes(session).wait(feed_id, shard, _number(arguments.cursor), timeout_s)
+        news = changefeed.Changes(session).wait(feed_id, shard, _number(cursor), timeout)
     else:
-        news = changefeed.Feed(session, arguments.feed).wait(shard, _ulid(arguments.cursor), timeout_s)
+        news = changefeed.Feed(session, feed).wait(shard, _ulid(cursor), timeout)
     return Outcome({"news": news}, ["there is something to read" if news else "nothing came"], 0 if news else 1)
 
 
-def sweep(session: changefeed.Session, arguments: Namespace) -> Outcome:
-    """Give changes their numbers: once, or until interrupted."""
+def sweep(
+    *,
+    group: Annotated[int, value(whole_number, metavar="N")] = 0,
+    once: bool = False,
+    seconds: Annotated[float, value(number, metavar="S")] = 50.0,
+    options: Options = Options(),
+    session: Connected,
+) -> Outcome:
+    """Number the changes of generation 1, until interrupted.
+
+    Args:
+        group: the sweep group
+        once: number what is committed by now, and end
+        seconds: seconds between two reports
+    """
     total = changefeed.Swept(0, 0, 0)
-    if not arguments.once:
+    if not once:
         while True:
-            swept = changefeed.sweep_loop(session, arguments.group, duration_s=arguments.seconds)
+            swept = changefeed.sweep_loop(session, group, duration_s=seconds)
             print(_swept(swept), flush=True)
-    while (swept := changefeed.sweep(session, arguments.group)).change_count:
+    while (swept := changefeed.sweep(session, group)).change_count:
         total += swept
     return Outcome(asdict(total), [_swept(total)])
 
 
-def status(session: changefeed.Session, _arguments: Namespace) -> Outcome:
+def status(*, options: Options = Options(), session: Connected) -> Outcome:
     """Show feeds, consumers and sweep groups."""
     found = changefeed.status(session)
     return Outcome(_with_texts(asdict(found)), list(_status_lines(found)) or ["there is no feed"])
@@ -190,7 +351,7 @@ def _status_lines(found: changefeed.Status) -> Iterator[str]:
 
 def _kept(keep: str | None) -> str:
     if keep is None:
-        decide = as_typed("python -m outbox_relay.changefeed keep schema.Table 30d")
+        decide = PROGRAM.as_typed("python -m outbox_relay.changefeed keep schema.Table 30d")
         return f"nobody has decided how long positions are kept, so all are ({decide})"
     return "all positions are kept" if keep == "forever" else f"positions are kept for {keep}"
 

@@ -13,7 +13,7 @@ python=$directory/env/bin/python
 pip=("$python" -m pip --quiet --disable-pip-version-check)
 
 echo "The Cosmos DB emulator alone" >&2
-"${pip[@]}" install "$WHEEL"
+"${pip[@]}" install "$WHEEL[cli]"
 "$directory/env/bin/outbox-relay-emulators" cosmos --port 0 --exit-with-stdin < /dev/null
 for extra in servicebus functions; do
   if refusal=$("$directory/env/bin/outbox-relay-emulators" "$extra" 2>&1); then

@@ -18,8 +18,8 @@ from outbox_relay import changefeed
 from outbox_relay.changefeed import Feed, Status, ulid
 from outbox_relay.changefeed.cli import main
 from outbox_relay.changefeed.numbered.status import ChangeShardStatus, SweepGroupStatus
-from outbox_relay.changefeed.shell import python
 from outbox_relay.changefeed.status import ConsumerStatus, FeedStatus, ShardStatus
+from outbox_relay.command_line import python
 from tests.changefeed.fed import TABLE, Shop, shop
 from tests.changefeed.numbered import START, until
 from tests.support.watchdog import WATCHDOG_S
@@ -188,10 +188,10 @@ def test_what_has_to_be_changed_is_exit_code_2(shop: Shop) -> None:
         (["read", "37", "--cursor", "9" * 18], "ahead of the last number"),
         (["read", "38"], "the feed 38 has no shard 0"),
         (["setup-feed", "app.other", "--keep", "forever"], "there is no table app.other"),
-        (["setup-feed", "app.other"], "required: --keep"),
+        (["setup-feed", "app.other"], "--keep requires an argument"),
         (["drop-feed", TABLE], "--yes"),
         (["prune", TABLE, "--days", "1e9"], "calendar"),
-        (["nonsense"], "invalid choice"),
+        (["nonsense"], "Unknown command"),
     ):
         code, output, errors = run(shop.url, *arguments)
 

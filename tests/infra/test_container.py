@@ -19,10 +19,12 @@ from tests.infra.project import ROOT, SITES, Project
 from tests.support.watchdog import WATCHDOG_S
 
 LOCK = "packages/operator/requirements.lock"
+COMMAND_LINE = "packages/command_line/src/outbox_relay/command_line"
 OPERATOR = "packages/operator/src/outbox_relay/operator"
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
 IMPORTS = """
-import outbox_relay.operator.cli.main, outbox_relay.changefeed.postgresql.sessions, relay.backends.sql.backend
+import outbox_relay.command_line, outbox_relay.operator.cli.main
+import outbox_relay.changefeed.postgresql.sessions, relay.backends.sql.backend
 from outbox_relay.changefeed.install import migrations
 assert migrations("postgresql") and migrations("sqlserver")
 print(outbox_relay.changefeed.__file__, relay.__file__, outbox_relay.operator.__file__, sep="\\n")
@@ -120,10 +122,10 @@ def test_what_is_copied_exists_and_is_all_that_is_sent_to_the_builder() -> None:
     sent = context()
 
     # The lock is there for the second COPY too, whose other file need not exist.
-    assert sources == [LOCK, "outbox_relay", "relay", OPERATOR, LOCK, "relay.tom[l]"]
-    assert all((ROOT / source).exists() for source in sources[:5])
+    assert sources == [LOCK, "outbox_relay", "relay", COMMAND_LINE, OPERATOR, LOCK, "relay.tom[l]"]
+    assert all((ROOT / source).exists() for source in sources[:6])
     assert all(any(f"{path}/".startswith(f"{source}/") for source in sources) for path in sent if path != FILE)
-    assert fnmatch(FILE, sources[5])
+    assert fnmatch(FILE, sources[6])
     assert not ignored(FILE, PATTERNS)
     assert {"relay/__main__.py", "outbox_relay/changefeed/postgresql/migrations/0001_feeds.sql"} <= set(sent)
     assert not [path for path in sent if path.endswith(("README.md", "pyproject.toml"))]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import re
@@ -15,10 +14,8 @@ from urllib.parse import urlsplit
 import pytest
 import yaml  # type: ignore[import-untyped]
 
-from outbox_relay.emulators.command_line import Parser
-from outbox_relay.emulators.cosmos import command as cosmos
 from outbox_relay.emulators.cosmos.server import CosmosServer
-from outbox_relay.emulators.servicebus import command as servicebus
+from outbox_relay.emulators.program import PROGRAM
 from tests.infra.project import ROOT
 from tests.infra.test_container import ignored, versioned
 from tests.support.watchdog import WATCHDOG_S
@@ -27,10 +24,13 @@ FOLDER = ROOT / "packages" / "emulators"
 DOCKERFILE = (FOLDER / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
 COMPOSE = yaml.safe_load((FOLDER / "compose.yaml").read_text(encoding="utf-8"))
 PAGE = (FOLDER / "docs" / "containers.md").read_text(encoding="utf-8")
-COMMANDS = {"cosmos": cosmos, "servicebus": servicebus}
 # The conventions of the official emulators, which Testcontainers modules keep to.
 PORTS = {"cosmos": {"port": 8081}, "servicebus": {"port": 5672, "admin_port": 5300}}
 HEALTH = {"cosmos": "http://127.0.0.1:8081/health", "servicebus": "http://127.0.0.1:5300/health"}
+
+
+BUILT = ("command_line", "emulators")
+"""The folders with the packages that the image installs."""
 
 
 def instructions(name: str) -> list[str]:
@@ -50,11 +50,9 @@ def health_check() -> list[str]:
     return words
 
 
-def parsed(words: list[str]) -> argparse.Namespace:
-    """The arguments of a container, parsed as `outbox-relay-emulators` does."""
-    parser = Parser()
-    COMMANDS[words[0]].add_arguments(parser)
-    return parser.parse_args(words[1:])
+def parsed(words: list[str]) -> Any:
+    """The options of a container, parsed as `outbox-relay-emulators` does."""
+    return PROGRAM.parse(words).options["options"]
 
 
 @pytest.fixture(params=["cosmos", "servicebus"])
@@ -73,16 +71,17 @@ def test_what_is_copied_exists_and_is_all_that_is_sent_to_the_builder() -> None:
     copied = [
         source.rstrip("/") for line in instructions("COPY") if "--from" not in line for source in line.split()[:-1]
     ]
-    lines = (FOLDER / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    lines = (FOLDER / "Dockerfile.dockerignore").read_text(encoding="utf-8").splitlines()
     patterns = [line for line in lines if line and not line.startswith("#")]
-    beside = FOLDER.relative_to(ROOT).as_posix() + "/"
+    beside = FOLDER.parent.relative_to(ROOT).as_posix() + "/"
     files = [path.removeprefix(beside) for path in versioned() if path.startswith(beside)]
     sent = [path for path in files if not ignored(path, patterns)]
 
-    assert sorted(copied) == ["LICENSE", "README.md", "pyproject.toml", "requirements.lock", "src"]
-    assert all((FOLDER / source).exists() for source in copied)
-    assert {path.partition("/")[0] for path in sent} == set(copied)
-    assert "src/outbox_relay/emulators/__main__.py" in sent
+    own = [f"{folder}/{name}" for folder in BUILT for name in ("LICENSE", "README.md", "pyproject.toml", "src")]
+    assert sorted(copied) == sorted([*own, "emulators/requirements.lock"])
+    assert all((FOLDER.parent / source).exists() for source in copied)
+    assert {"/".join(path.split("/")[:2]) for path in sent} == set(copied)
+    assert "emulators/src/outbox_relay/emulators/__main__.py" in sent
 
 
 def test_the_files_that_the_build_of_the_package_needs_are_copied() -> None:
@@ -99,8 +98,8 @@ def test_the_packages_are_the_locked_ones_and_are_installed_before_the_code_is_c
     [first, second] = [line for line in instructions("RUN") if "pip install" in line]
 
     assert first.endswith("--require-hashes -r requirements.lock")
-    assert second.endswith("--no-deps .")
-    assert DOCKERFILE.index("--require-hashes") < DOCKERFILE.index("COPY src/")
+    assert second.endswith("--no-deps ./command_line ./emulators")
+    assert DOCKERFILE.index("--require-hashes") < DOCKERFILE.index("COPY emulators/src/")
 
 
 def test_both_stages_have_the_same_python_which_the_package_supports() -> None:
@@ -150,9 +149,10 @@ def test_each_service_listens_outside_its_container_and_is_published_to_the_host
 
     assert parsed(service["command"]).host == "0.0.0.0"
     # The name by which other services of the project reach it.
-    assert parsed(service["command"]).allowed_host == [name]
+    assert parsed(service["command"]).allowed_hosts == (name,)
     assert service["ports"] == [f"127.0.0.1:{port}:{port}" for port in PORTS[name].values()]
-    assert (FOLDER / service["build"] / "Dockerfile").is_file()
+    context = FOLDER / service["build"]["context"]
+    assert (context / service["build"]["dockerfile"]).resolve() == FOLDER / "Dockerfile"
     health = service.get("environment", {}).get("HEALTH_URL", environment()["HEALTH_URL"])
     assert health == HEALTH[name]
 

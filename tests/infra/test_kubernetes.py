@@ -15,7 +15,7 @@ from azure.monitor.opentelemetry.exporter.export._base import _get_authenticatio
 
 from outbox_relay.changefeed import AsyncConsumer, DatabaseError, connect_async
 from outbox_relay.changefeed.statements import Statement
-from outbox_relay.operator.cli.main import parser
+from outbox_relay.operator.cli.main import PROGRAM
 from outbox_relay.operator.cli.probes import serving_probes
 from relay.backends.sql.database import needs_token
 from relay.config.settings import Settings
@@ -140,8 +140,8 @@ async def test_the_probes_ask_what_the_command_answers(pod: Any) -> None:
     health = Health(10.0)
 
     assert words[:4] == ["python", "-m", "relay", "run"]
-    given = parser().parse_args(words[3:])
-    assert given.health_port == port["containerPort"]
+    given = PROGRAM.parse(words[3:])
+    assert given.options["health_port"] == port["containerPort"]
     assert {container[f"{name}Probe"]["httpGet"]["port"] for name in ("liveness", "readiness", "startup")} == {
         port["name"]
     }

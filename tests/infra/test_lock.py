@@ -16,6 +16,7 @@ from packaging.utils import canonicalize_name
 from tests.infra.project import ROOT
 
 OPERATOR = "packages/operator/pyproject.toml"
+COMMAND_LINE = "outbox-relay-command-line"
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 MACHINES = ("x86_64", "aarch64")
 
@@ -39,9 +40,10 @@ def of_the_app() -> list[Requirement]:
 
 
 def of_the_commands() -> list[Requirement]:
-    """Return the requirements of the operators' commands and of the console."""
+    """Return the requirements of the operators' commands and of the console, without the project's own."""
     project = tomllib.loads(text(OPERATOR))["project"]
-    return [Requirement(each) for each in project["dependencies"] + project["optional-dependencies"]["console"]]
+    named = [Requirement(each) for each in project["dependencies"] + project["optional-dependencies"]["console"]]
+    return [each for each in named if each.name != COMMAND_LINE]
 
 
 def read_lock(content: str) -> list[Locked]:
@@ -50,9 +52,9 @@ def read_lock(content: str) -> list[Locked]:
     Raises:
         ValueError: A line is neither a requirement nor a hash of one.
     """
-    joined = re.sub(r"^ *#.*\n", "", content, flags=re.MULTILINE).replace("\\\n", " ")
+    joined = re.sub(r"^ *#.*\n?", "", content, flags=re.MULTILINE).replace("\\\n", " ")
     entries = []
-    for line in joined.splitlines():
+    for line in filter(str.strip, joined.splitlines()):
         first, *hashes = line.split(" --hash=sha256:")
         if not all(re.fullmatch(r"[0-9a-f]{64} *", each) for each in hashes):
             raise ValueError(line)
@@ -109,7 +111,7 @@ def test_the_commands_have_the_versions_of_the_app_and_their_own_packages(python
     app, commands = (versions([each.requirement for each in lock], where) for lock in (LOCK, OF_COMMANDS))
 
     assert app.items() <= commands.items()
-    assert {"jinja2"} <= commands.keys() - app.keys()
+    assert {"cyclopts", "rich", "jinja2"} <= commands.keys() - app.keys()
     for each in of_the_commands():
         if holds(each, where):
             assert each.specifier.contains(commands[canonicalize_name(each.name)]), each
@@ -151,6 +153,7 @@ def test_the_locks_have_what_the_named_packages_need_themselves() -> None:
     assert {"aiohttp", "msal", "opentelemetry-sdk", "psycopg-binary", "yarl"} <= wanted
     assert wanted <= app
     assert {*wanted, *needed(of_the_commands())} <= commands
+    assert {*needed([Requirement(COMMAND_LINE)])} - {COMMAND_LINE} <= commands
 
 
 def test_the_lock_of_the_emulators_has_what_their_extras_need_at_versions_that_they_allow() -> None:
@@ -159,12 +162,13 @@ def test_the_lock_of_the_emulators_has_what_their_extras_need_at_versions_that_t
     project = tomllib.loads(text("packages/emulators/pyproject.toml"))["project"]
     named = [Requirement(each) for each in project["dependencies"]]
     named += [Requirement(each) for extra in project["optional-dependencies"].values() for each in extra]
-    others = [each for each in named if each.name != project["name"]]
+    beside = {project["name"], COMMAND_LINE}
+    others = [each for each in named if each.name not in beside]
 
     assert len(others) >= 10
     for each in others:
         assert each.specifier.contains(locked[canonicalize_name(each.name)]), each
-    assert set(needed([Requirement(f"{project['name']}[all]")])) - {project["name"]} <= set(locked)
+    assert set(needed([Requirement(f"{project['name']}[all]")])) - beside <= set(locked)
 
 
 @pytest.mark.parametrize(

@@ -191,7 +191,7 @@ def test_what_is_uploaded_says_where_the_operators_commands_are(uploaded: Path) 
 
     assert (ended.returncode, ended.stdout) == (2, "")
     assert "'outbox_relay.operator' is missing" in ended.stderr
-    assert "Install outbox-relay-operator" in ended.stderr
+    assert "-m pip install outbox-relay-operator" in ended.stderr
 
 
 def contents(archive: Path) -> dict[str, bytes]:

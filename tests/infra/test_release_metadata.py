@@ -30,7 +30,14 @@ ENVIRONMENT = {
     "GITHUB_REF_NAME": TAG,
 }
 distributions = pytest.mark.parametrize(
-    "folder", ["outbox_relay/changefeed", "packages/emulators", "packages/inbox", "packages/outbox"]
+    "folder",
+    [
+        "outbox_relay/changefeed",
+        "packages/command_line",
+        "packages/emulators",
+        "packages/inbox",
+        "packages/outbox",
+    ],
 )
 
 

@@ -225,6 +225,7 @@ COMPONENTS = {
     "inbox": "packages/inbox/src/outbox_relay/inbox/version.py",
     "emulators": "packages/emulators/src/outbox_relay/emulators/__init__.py",
     "changefeed": "outbox_relay/changefeed/version.py",
+    "command_line": "packages/command_line/pyproject.toml",
     "operator": "relay/__init__.py",
 }
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from outbox_relay.operator.cli.shell import python
+from outbox_relay.command_line import python
 from outbox_relay.operator.cli.terminal import ExitCode
 from tests.infra.project import ROOT
 from tests.support.operators import relay_command

@@ -19,7 +19,7 @@ from dotenv import dotenv_values
 
 from local.azurite import server as azurite
 from local.stack.environment import TOPIC
-from outbox_relay.emulators.shell import OUTPUT_CLOSED, python
+from outbox_relay.command_line import OUTPUT_CLOSED, python
 from tests.support.waiting import look_again
 from tests.support.watchdog import WATCHDOG_S
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -187,7 +186,7 @@ async def test_provision_creates_the_containers_of_every_stream(
     )
     monkeypatch.setenv("RELAY_FILE", str(file))
 
-    ended = await provision_command.run(argparse.Namespace(connection_string=cosmos.connection_string))
+    ended = await provision_command.run(connection_string=cosmos.connection_string)
 
     assert ended == 0
     made = {each.partition(":")[0] for each in capsys.readouterr().out.splitlines()}

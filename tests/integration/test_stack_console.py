@@ -18,7 +18,7 @@ from azure.cosmos.aio import CosmosClient
 
 from local.console.serving import serving_console
 from local.stack.supervisor import Stack
-from outbox_relay.operator.cli.shell import python
+from outbox_relay.command_line import python
 from tests.support.browser import CHROMIUM, NO_CHROMIUM, launch
 from tests.support.stacks import running_stack
 from tests.support.waiting import look_again

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 from collections.abc import AsyncIterator
@@ -21,6 +20,7 @@ from azure.cosmos.aio import CosmosClient
 from local.console.serving import serving_console
 from local.demo.console import differences, serving_observers
 from local.demo.tally import Tally
+from local.program import PROGRAM
 from local.sending.routed import STACK_APP
 from local.stack import destinations
 from local.stack.command import _addresses
@@ -36,6 +36,7 @@ from outbox_relay.emulators.servicebus.entities import Entities
 from outbox_relay.emulators.servicebus.server import ServiceBusServer
 from outbox_relay.operator.console.truncation import CONTENT
 from relay.backends.cosmos.backend import CosmosBackend
+from tests.support import programs
 from tests.support.leases import TriggerLeases
 
 FILE = """
@@ -151,10 +152,8 @@ def watch(served: Served, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     """Runs `python -m local watch` on the stack until `--count`; returns the lines that it printed."""
 
     async def run(*words: str, code: int = 0) -> list[str]:
-        parser = argparse.ArgumentParser()
-        watch_command.add_arguments(parser)
         capsys.readouterr()
-        assert await watch_command.run(parser.parse_args(words)) == code
+        assert await programs.run(PROGRAM, "watch", *words) == code
         printed = capsys.readouterr()
         return (printed.err if code else printed.out).splitlines()
 

@@ -164,7 +164,7 @@ _COMMANDS = {
     "backends/sql/check": ("unit/relay/test_sql_findings",),
     "cli/terminal": ("unit/relay/test_terminal", "unit/relay/test_cli"),
     "cli/main": (
-        *("unit/relay/test_cli", "unit/relay/test_operations_inputs"),
+        *("unit/relay/test_cli", "unit/relay/test_program"),
         *("unit/relay/test_main", "unit/relay/test_libraries"),
     ),
     "cli/sender": ("unit/relay/test_sender",),
@@ -196,7 +196,7 @@ _COMMANDS = {
     "backends/sql/canary": ("integration/test_sql_smoke",),
     "cli/smoke_receiver": ("unit/relay/test_smoke_command",),
     "core/times": ("unit/relay/test_operations_inputs",),
-    "cli/arguments": (
+    "cli/options": (
         *("unit/relay/test_operations_inputs", "unit/relay/test_console_command"),
         "unit/relay/test_cli",
     ),
@@ -271,6 +271,14 @@ TARGETS: dict[str, tuple[str, ...]] = {
         f"relay/large/{module}.py": ("tests/unit/relay/test_large.py", "tests/contracts/test_contents.py")
         for module in ("content", "claims", "blobs")
     },
+    "packages/command_line/src/outbox_relay/command_line/program.py": (
+        *("tests/unit/relay/test_program.py", "tests/unit/test_shell.py"),
+        "tests/unit/test_commands.py",
+    ),
+    "packages/command_line/src/outbox_relay/command_line/output.py": (
+        *("tests/unit/test_shell.py", "tests/unit/relay/test_terminal.py"),
+        "tests/unit/test_windows.py",
+    ),
     "packages/operator/src/outbox_relay/operator/large_check.py": (
         "tests/unit/relay/test_large_check.py",
         "tests/integration/test_operators_check.py",

@@ -135,9 +135,9 @@ class Rehearsal:
         if shutil.which("docker") is None or subprocess.run(["docker", "ps"], capture_output=True).returncode:
             print("skipped  images: Docker is not installed, or its daemon does not run", flush=True)
             return
-        for folder in (".", "packages/emulators"):
-            run(["docker", "build", "--quiet", folder], folder=self.copies[0])
-            say("images", f"{folder}/Dockerfile is built")
+        for file, context in (("Dockerfile", "."), ("packages/emulators/Dockerfile", "packages")):
+            run(["docker", "build", "--quiet", "--file", file, context], folder=self.copies[0])
+            say("images", f"{file} is built")
 
     def check_types(self) -> None:
         """Check that a user's strict type checkers accept the libraries' names, the examples and the samples.
@@ -227,14 +227,14 @@ class Rehearsal:
         alone = self._environment(f"{folder}/alone-{library.name}", python)
         install(alone, *self._requirements(library, python, resolution), str(wheel), found_in=self._needed)
         run([str(alone), "-I", "-c", f"import {library.module}"])
-        for command in library.commands:
-            for option in ("--version", "--help"):
-                run([str(alone.parent / command), option])
         complete = self._environment(f"{folder}/{library.name}", python)
         extras = ",".join(library.extras)
         required = self._requirements(library, python, resolution, "--all-extras")
         chosen = f"{library.distribution}[{extras}] @ {wheel.as_uri()}"
         install(complete, *required, *library.beside, chosen, found_in=self._needed)
+        for command in library.commands:
+            for option in ("--version", "--help"):
+                run([str(complete.parent / command), option])
         modules = run([str(complete), "-I", "-c", _IMPORT_ALL.format(module=library.module)]).strip()
         of = f"{version_of(complete)} with the {'oldest' if resolution == 'lowest-direct' else 'newest'} packages"
         say(library.name, f"installed alone, {of}: {modules} modules")
@@ -243,10 +243,15 @@ class Rehearsal:
                 [sys.executable, "-m", "pytest", "-q", *library.examples],
                 environment={ENVIRONMENTS: str(self.work / folder)},
             )
-        else:
+        elif (ROOT / library.folder / "check.sh").exists():
             run(
                 ["bash", f"{library.folder}/check.sh"],
-                environment={"PYTHON": python, "WHEEL": str(wheel), "CONSTRAINTS": required[-1]},
+                environment={
+                    "PYTHON": python,
+                    "WHEEL": str(wheel),
+                    "CONSTRAINTS": required[-1],
+                    "PIP_FIND_LINKS": str(self._needed),
+                },
             )
         say(library.name, f"the README's examples, {of}")
 

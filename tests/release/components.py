@@ -59,11 +59,13 @@ class Library:
 
 
 LIBRARIES = (
+    Library("command_line", "packages/command_line", "outbox_relay.command_line", ()),
     Library(
         "changefeed",
         "outbox_relay/changefeed",
         "outbox_relay.changefeed",
         ("tests/changefeed/test_distribution.py",),
+        needs=("command_line",),
     ),
     Library(
         "outbox",
@@ -79,6 +81,7 @@ LIBRARIES = (
         "outbox_relay.emulators",
         (),  # packages/emulators/check.sh runs them in an environment of its own
         ("pytest", "azure-servicebus"),
+        needs=("command_line",),
         is_typed=False,  # the parser, of lark, is not
     ),
     Library(
@@ -86,13 +89,14 @@ LIBRARIES = (
         "packages/inbox",
         "outbox_relay.inbox",
         ("tests/integration/test_receiving_documentation.py",),
+        needs=("command_line",),
     ),
     Library(
         "operator",
         "packages/operator",
         "outbox_relay.operator",
         ("tests/integration/test_operator_distribution.py",),
-        needs=("changefeed",),
+        needs=("command_line", "changefeed"),
         is_typed=False,  # commands, and no library
     ),
 )

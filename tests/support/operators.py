@@ -11,12 +11,11 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from outbox_relay.operator.cli.arguments import Parser
-from outbox_relay.operator.cli.main import parser
+from outbox_relay.operator.cli.main import PROGRAM, options_of
 from outbox_relay.operator.cli.main import run as run_command
 from outbox_relay.operator.cli.terminal import Terminal
 from relay.core.remedy import parsed_word
@@ -56,18 +55,13 @@ class Run:
         return value
 
 
-@cache
-def _parser() -> Parser:
-    return parser()
-
-
 async def relay_command(environment: Mapping[str, str], *words: str, typed: str | None = None) -> Run:
     """One command with this environment; `typed` is what somebody at a terminal answers."""
     out, err = io.StringIO(), io.StringIO()
-    arguments = _parser().parse_args(words)
+    call = PROGRAM.parse(words)
     stdin = io.StringIO() if typed is None else Keyboard(typed)
-    terminal = Terminal(as_json=arguments.json, out=out, err=err, stdin=stdin)
-    code = await run_command(arguments, environment, terminal)
+    terminal = Terminal(as_json=options_of(call).json, out=out, err=err, stdin=stdin)
+    code = await run_command(call, environment, terminal)
     return Run(code, out.getvalue(), err.getvalue())
 
 

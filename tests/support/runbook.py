@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from outbox_relay.operator.cli.main import parser
 from tests.support.operators import Run, relay_command
 from tests.unit.test_documented_names import commands, page
 
@@ -29,10 +28,9 @@ def rows() -> Iterator[tuple[str, str]]:
 def with_commands() -> dict[str, list[list[str]]]:
     """The words of the commands of the relay in each row that has any."""
     found: dict[str, list[list[str]]] = {}
-    relay = {"relay": parser()}
     for name, cells in rows():
         for code in re.findall(r"`([^`]+)`", cells):
-            found.setdefault(name, []).extend(words for _, words in commands(code, relay) if words)
+            found.setdefault(name, []).extend(words for _, words in commands(code, ["relay"]) if words)
     return {name: words for name, words in found.items() if words}
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from outbox_relay.operator.cli.arguments import parse_env_file
+from outbox_relay.operator.cli.options import parse_env_file
 from relay.core.times import parse_duration
 from tests.infra.workspace import Row, Rows, Workspace
 from tests.support.pages import PAGES, ROOT, SHELL, blocks

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 import docs.site.__main__
-import local.__main__
-import outbox_relay.changefeed.cli as changefeed_cli
-import outbox_relay.emulators.__main__ as emulators_main
-import outbox_relay.inbox.commands as inbox_commands
-import outbox_relay.operator.cli.main as operator_cli_main
+import local.program
+import outbox_relay.changefeed.program
+import outbox_relay.emulators.program
+import outbox_relay.inbox.commands
+import outbox_relay.operator.cli.main
 import verification.bench.__main__
 import verification.journal.__main__
 from local.chaos.schedule import ALL_KINDS
@@ -27,6 +26,7 @@ from outbox_relay.operator.cli.terminal import EXIT_CODES
 from relay.backends.sql.rows import OPTIONAL_COLUMNS, REQUIRED_COLUMNS
 from relay.config.settings import Settings
 from tests.support.pages import PAGES, PRODUCT, ROOT, SHELL, blocks
+from tests.support.programs import CommandLine, WithArgparse, WithCyclopts
 from tests.unit.test_documentation import prose
 
 REQUIRED = {"COSMOS": "AccountEndpoint=https://x;AccountKey=eA==;", "SERVICEBUS__fullyQualifiedNamespace": "x.y"}
@@ -136,31 +136,25 @@ def test_the_architecture_page_has_every_module_of_the_core() -> None:
         assert named == {path.name for path in (ROOT / folder).glob("*.py") if path.name not in IN_NO_ROW}
 
 
-def with_subcommands(commands: Mapping[str, tuple[str, str]]) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--version", action="version")
-    chosen = parser.add_subparsers(dest="command", required=True)
-    for name, (module, _) in commands.items():
-        importlib.import_module(module).add_arguments(chosen.add_parser(name))
-    return parser
-
-
 @pytest.fixture(scope="module")
-def programs() -> dict[str, argparse.ArgumentParser]:
-    """The parser of each `python -m …` of the pages."""
-    return {
-        "relay": operator_cli_main.parser(),
-        "local": with_subcommands(local.__main__._COMMANDS),
-        "outbox_relay.emulators": with_subcommands(emulators_main._COMMANDS),
-        "outbox_relay.changefeed": changefeed_cli._parser(),
+def programs() -> dict[str, CommandLine]:
+    """The command line of each `python -m …` of the pages."""
+    parsers = {
         "bench": verification.bench.__main__.parser(),
-        "outbox_relay.inbox": inbox_commands.parser(),
         "journal": verification.journal.__main__.parser(),
         "docs.site": docs.site.__main__.parser(),
     }
+    return {
+        "relay": WithCyclopts(outbox_relay.operator.cli.main.PROGRAM),
+        "outbox_relay.changefeed": WithCyclopts(outbox_relay.changefeed.program.PROGRAM),
+        "outbox_relay.inbox": WithCyclopts(outbox_relay.inbox.commands.PROGRAM),
+        "local": WithCyclopts(local.program.PROGRAM),
+        "outbox_relay.emulators": WithCyclopts(outbox_relay.emulators.program.PROGRAM),
+        **{name: WithArgparse(each) for name, each in parsers.items()},
+    }
 
 
-def commands(text: str, programs: Mapping[str, argparse.ArgumentParser]) -> Iterator[tuple[str, list[str]]]:
+def commands(text: str, programs: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
     """Each of the programs with its arguments, without what the shell does with its output."""
     joined = re.sub(r"\\\n|…", " ", re.sub(r"\$\([^)]*\)", "x", text))
     arguments = r"""((?:"[^"]*"|'[^']*'|[^|<>#&;)\n"'])*)"""
@@ -168,71 +162,45 @@ def commands(text: str, programs: Mapping[str, argparse.ArgumentParser]) -> Iter
         yield name, shlex.split(given.replace("\\", "/"))
 
 
-def options(parser: argparse.ArgumentParser) -> set[str]:
-    """All options of a parser and of its subcommands."""
-    found = set(parser._option_string_actions)
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            found |= {option for each in action.choices.values() for option in options(each)}
-    return found
-
-
-def within(parser: argparse.ArgumentParser, words: list[str]) -> argparse.ArgumentParser:
-    """The parser of the subcommand that these words begin with."""
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction) and words and words[0] in action.choices:
-            return within(action.choices[words[0]], words[1:])
-    return parser
-
-
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_every_command_in_a_block_parses(path: Path, programs: dict[str, argparse.ArgumentParser]) -> None:
+def test_every_command_in_a_block_parses(path: Path, programs: dict[str, CommandLine]) -> None:
     for block in blocks(path):
         for name, words in commands(block.text, programs) if block.language in (SHELL, "console") else []:
             try:
-                programs[name].parse_args(words)
+                programs[name].parse(words)
             except SystemExit:
                 pytest.fail(f"{block.place}: python -m {name} {shlex.join(words)}")
 
 
-def test_every_command_and_option_in_a_sentence_exists(programs: dict[str, argparse.ArgumentParser]) -> None:
-    known = set().union(OTHER_OPTIONS, *map(options, programs.values()))
+def test_every_command_and_option_in_a_sentence_exists(programs: dict[str, CommandLine]) -> None:
+    known = set(OTHER_OPTIONS).union(*(each.options() for each in programs.values()))
     for path in PAGES:
         for code in re.findall(r"`([^`]+)`", prose(path.read_text(encoding="utf-8"))):
             text = " ".join(code.split())
             if option := re.match(r"--[a-z][a-z-]*", text):
                 assert option[0] in known, f"{path.name}: {text}"
             for name, words in commands(text, programs):
-                subcommand = within(programs[name], words)
+                subcommand = programs[name].within(words)
                 named = {word.partition("=")[0] for word in words if word.startswith("--")}
-                assert named <= options(subcommand), f"{path.name}: {text}"
+                assert named <= subcommand.options(), f"{path.name}: {text}"
                 if words and not words[0].startswith("-") and name != "bench":
                     assert subcommand is not programs[name], f"{path.name}: {text}"
 
 
-def test_the_reference_of_commands_has_each_of_them(programs: dict[str, argparse.ArgumentParser]) -> None:
+def test_the_reference_of_commands_has_each_of_them(programs: dict[str, CommandLine]) -> None:
     text = (ROOT / "docs/site/reference/commands.rst").read_text(encoding="utf-8")
     tools = ("relay", "local", *(f"outbox_relay.{name}" for name in ("changefeed", "inbox", "emulators")))
 
     shown = re.findall(r"^\.\. program-output:: python -m (.+) --help$", text, re.MULTILINE)
 
-    assert shown == [" ".join((name, *words)) for name in tools for words in leaves(programs[name])]
-
-
-def leaves(parser: argparse.ArgumentParser) -> Iterator[list[str]]:
-    """The words of each command of a parser that has no further ones."""
-    groups = [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]
-    if not groups:
-        yield []
-    for group in groups:
-        yield from ([name, *words] for name, inner in group.choices.items() for words in leaves(inner))
+    assert shown == [" ".join((name, *words)) for name in tools for words in programs[name].leaves()]
 
 
 def test_every_option_and_exit_code_of_the_relay_is_documented(
-    programs: dict[str, argparse.ArgumentParser],
+    programs: dict[str, CommandLine],
 ) -> None:
     pages = "".join(page(f"docs/{name}.md") for name in ("operators", "sql", "console", "dead-letters"))
-    named = {option.removeprefix("--") for option in options(programs["relay"])} - {"-h"}
+    named = {option.removeprefix("--") for option in programs["relay"].options()} - {"-h"}
     rows = re.findall(r"^\| (\d+) \| (.+) \|$", page("docs/operators.md"), re.MULTILINE)
 
     assert {name for name in named if not re.search(rf"--{name}\b", pages)} == set()

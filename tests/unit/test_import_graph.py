@@ -16,7 +16,7 @@ from tests.support.pages import ROOT
 PACKAGES = {
     **{
         f"outbox_relay/{name}": ROOT / f"packages/{name}/src"
-        for name in ("outbox", "inbox", "emulators", "operator")
+        for name in ("command_line", "outbox", "inbox", "emulators", "operator")
     },
     **dict.fromkeys(("relay", "outbox_relay/changefeed", "local", "samples", "tests", "verification"), ROOT),
 }
@@ -25,8 +25,12 @@ _COMMAND = "relay/__main__.py"
 """It starts the operator's package, which imports the relay."""
 ALLOWED = {
     "relay": frozenset({"outbox_relay.changefeed"}),
-    "outbox_relay.operator": frozenset({"relay", "outbox_relay.changefeed"}),
-    **{f"outbox_relay.{name}": NOTHING for name in ("changefeed", "outbox", "inbox", "emulators")},
+    "outbox_relay.operator": frozenset({"relay", "outbox_relay.changefeed", "outbox_relay.command_line"}),
+    **{
+        f"outbox_relay.{name}": frozenset({"outbox_relay.command_line"})
+        for name in ("changefeed", "inbox", "emulators")
+    },
+    **{f"outbox_relay.{name}": NOTHING for name in ("command_line", "outbox")},
     "verification.journal": NOTHING,
 }
 

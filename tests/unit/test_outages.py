@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import importlib
 import io
 import socket
-from argparse import Namespace
 from pathlib import Path
 
 import pytest
 
 import local.__main__
+import local.program
 import outbox_relay.operator.cli.main
 from local.demo.service import PortInUse, _listening
 from local.stack.environment import Source, cosmos_settings, servicebus_settings, sql_settings, write_env_file
 from outbox_relay.emulators import command_line
-from outbox_relay.operator.cli.main import parser
+from outbox_relay.operator.cli.main import PROGRAM
 from outbox_relay.operator.cli.terminal import ExitCode, Terminal
+from tests.support import programs
 
 KEY = "bG9jYWwgc2VydmljZSBidXMga2V5"
 
@@ -60,7 +60,7 @@ RELAY = (
 async def answer(words: list[str], settings: dict[str, str]) -> tuple[int, str, str]:
     """The exit code, the output and the errors of a command of the relay."""
     terminal = Terminal(as_json=False, out=io.StringIO(), err=io.StringIO())
-    code = await outbox_relay.operator.cli.main.run(parser().parse_args(words), settings, terminal)
+    code = await outbox_relay.operator.cli.main.run(PROGRAM.parse(words), settings, terminal)
     assert isinstance(terminal.out, io.StringIO)
     assert isinstance(terminal.err, io.StringIO)
     return code, terminal.out.getvalue(), terminal.err.getvalue()
@@ -83,14 +83,6 @@ async def test_nor_is_the_database_set_up(settings: dict[str, str]) -> None:
     assert len(err.splitlines()) == 1
 
 
-def parsed(words: list[str]) -> tuple[command_line.Command, Namespace]:
-    """The module of a command of the stack, and its arguments."""
-    module = importlib.import_module(local.__main__._COMMANDS[words[0]][0])
-    options = command_line.Parser()
-    module.add_arguments(options)
-    return module, options.parse_args(words[1:])
-
-
 @pytest.mark.parametrize(
     ("command", "code"),
     [("send k A", 1), ("watch", 2), ("status", 2), ("wait --timeout 0", 2), ("down", 0)],
@@ -99,9 +91,11 @@ async def test_a_command_of_the_stack_says_so_in_one_line(
     command: str, code: int, settings: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_env_file(tmp_path / "stack.env", settings)
-    module, arguments = parsed([*command.split(), "--env-file", str(tmp_path / "stack.env")])
 
-    assert await module.run(arguments) == code
+    assert (
+        await programs.run(local.program.PROGRAM, *command.split(), "--env-file", str(tmp_path / "stack.env"))
+        == code
+    )
     assert len("".join(capsys.readouterr()).splitlines()) == 1
 
 
@@ -114,9 +108,8 @@ async def test_a_file_that_is_no_stack_s_is_named(
         file.mkdir()
     else:
         file.write_bytes(content)
-    module, arguments = parsed(["send", "k", "A", "--env-file", str(file)])
 
-    assert await module.run(arguments) == 2
+    assert await programs.run(local.program.PROGRAM, "send", "k", "A", "--env-file", str(file)) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith(f"{file} ")
 
@@ -133,8 +126,7 @@ async def test_nothing_is_provisioned_or_served(
         commands.append(["provision", "--connection-string", settings["COSMOS"]])
 
     for words in commands:
-        module, arguments = parsed(words)
-        assert await module.run(arguments) == 1
+        assert await programs.run(local.program.PROGRAM, *words) == 1
         [line] = capsys.readouterr().err.splitlines()
         assert "127.0.0.1" in line
 

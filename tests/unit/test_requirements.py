@@ -30,7 +30,10 @@ _RUN = ("function_app", "local.console", "local.demo", "local.sending", "local.s
 _SAMPLES = tuple(f"samples.{name}" for name in ("contacts", "debezium_table", "fastapi_writer", "worker_consumer"))
 _LIBRARIES = (
     "relay",
-    *(f"outbox_relay.{name}" for name in ("changefeed", "inbox", "outbox", "emulators", "operator")),
+    *(
+        f"outbox_relay.{name}"
+        for name in ("changefeed", "command_line", "inbox", "outbox", "emulators", "operator")
+    ),
     *_SAMPLES,
 )
 _NEEDED = {
@@ -80,6 +83,7 @@ for root in roots:
 def required_by_local() -> list[str]:
     """Return the requirements of the group `local` outside pyproject.toml."""
     own = {
+        "./packages/command_line": "outbox-relay-command-line",
         "./packages/operator": "outbox-relay-operator",
         "./packages/inbox": "outbox-relay-inbox",
         "./packages/outbox": "outbox-relay-outbox",

@@ -11,8 +11,8 @@ import shlex
 import shutil
 import subprocess
 import sys
-from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
 from types import SimpleNamespace
 from typing import NoReturn
@@ -20,21 +20,24 @@ from typing import NoReturn
 import pytest
 
 import local.__main__
+import local.program
 import local.sending.command
-import outbox_relay.changefeed.cli as changefeed_cli
-import outbox_relay.emulators.__main__ as emulators_main
-import outbox_relay.inbox.commands as inbox_commands
-import outbox_relay.operator.cli.main as operator_cli_main
+import outbox_relay.changefeed.cli
+import outbox_relay.emulators.command_line
+import outbox_relay.emulators.program
+import outbox_relay.inbox.commands
+import outbox_relay.operator.cli.main
 from local.sending.command import _next
 from local.sending.writer import Commit
 from local.stack import lock
 from local.stack.command import _addresses
 from local.stack.settings import NoStackError, of_running
 from local.watching.command import _next as _check
+from outbox_relay import command_line
 from outbox_relay.changefeed.errors import SetupError
-from outbox_relay.emulators import command_line, shell, testing
+from outbox_relay.emulators import testing
 from outbox_relay.operator.cli.check import _line
-from outbox_relay.operator.cli.terminal import Terminal, shows_colours
+from outbox_relay.operator.cli.terminal import ExitCode, Result, Terminal
 from relay.backends.findings import Finding
 from relay.core.documents import SourceDocument
 from tests.support.pages import ROOT
@@ -42,27 +45,16 @@ from tests.support.watchdog import WATCHDOG_S
 
 
 def emulators(words: Sequence[str]) -> int:
-    return command_line.main("outbox-relay-emulators", "", emulators_main._COMMANDS, words)
+    return outbox_relay.emulators.command_line.main(outbox_relay.emulators.program.PROGRAM, words)
 
 
 PROGRAMS: dict[str, Callable[[Sequence[str]], int]] = {
-    "relay": operator_cli_main.main,
+    "relay": outbox_relay.operator.cli.main.main,
     "local": local.__main__.main,
-    "changefeed": changefeed_cli.main,
-    "inbox": inbox_commands.main,
-    "emulators": emulators,
+    "outbox_relay.changefeed": outbox_relay.changefeed.cli.main,
+    "outbox_relay.inbox": outbox_relay.inbox.commands.main,
+    "outbox_relay.emulators": emulators,
 }
-
-
-def test_the_copies_of_the_module_are_alike() -> None:
-    paths = (
-        "packages/emulators/src/outbox_relay/emulators/shell.py",
-        "outbox_relay/changefeed/shell.py",
-        "packages/inbox/src/outbox_relay/inbox/shell.py",
-        "packages/operator/src/outbox_relay/operator/cli/shell.py",
-    )
-
-    assert len({(ROOT / path).read_text(encoding="utf-8") for path in paths}) == 1
 
 
 # Typos
@@ -73,49 +65,44 @@ def usage_error(program: str, words: str, capsys: pytest.CaptureFixture[str]) ->
     with pytest.raises(SystemExit) as ended:
         PROGRAMS[program](shlex.split(words))
     assert ended.value.code == 2
-    return capsys.readouterr().err.splitlines()[-1]
+    [error] = capsys.readouterr().err.splitlines()
+    return str(error)
 
 
 @pytest.mark.parametrize(
     ("program", "words", "meant"),
     [
-        ("relay", "chekc", "check"),
-        ("relay", "quarantine lsit", "list"),
+        ("relay", "chekc", '"check"'),
+        ("relay", "quarantine lsit", '"list"'),
         ("relay", "check --jsno", "--json"),
-        ("relay", "check --alow-unkown --strct", "--allow-unknown, --strict"),
+        ("relay", "check --alow-unkown --strct", "--allow-unknown"),
         ("relay", "replay --frm=1h --from 1h", "--from"),
-        ("local", "sned k A", "send"),
-        ("local", "stauts", "status"),
+        ("local", "sned k A", '"send"'),
+        ("local", "stauts", '"status"'),
         ("local", "send k A --conut 3", "--count"),
         ("local", "up --detatch", "--detach"),
-        ("changefeed", "setupfeed", "setup-feed"),
-        ("changefeed", "keep t 30d --jsom", "--json"),
-        ("inbox", "relase k", "release"),
-        ("inbox", "discard k --whole-kye", "--whole-key"),
-        ("emulators", "cosmoss", "cosmos"),
-        ("emulators", "cosmos --prot 1", "--port"),
+        ("outbox_relay.changefeed", "setupfeed", '"setup-feed"'),
+        ("outbox_relay.changefeed", "keep t 30d --jsom", "--json"),
+        ("outbox_relay.inbox", "relase k", '"release"'),
+        ("outbox_relay.inbox", "discard k --whole-kye", "--whole-key"),
+        ("outbox_relay.emulators", "cosmoss", '"cosmos"'),
+        ("outbox_relay.emulators", "cosmos --prot 1", "--port"),
     ],
 )
 def test_a_typo_gets_the_word_that_was_meant(
     program: str, words: str, meant: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert usage_error(program, words, capsys).endswith(f". Did you mean {meant}?")
+    assert f". Did you mean {meant}?" in usage_error(program, words, capsys)
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_the_error_names_the_program_as_the_usage_does(program: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        PROGRAMS[program](["xyzzy"])
-
-    usage, *_, error = capsys.readouterr().err.splitlines()
-    name, found, _ = error.partition(": error: ")
-    assert found
-    assert usage.startswith(f"usage: {name} ")
+def test_the_error_names_the_program_as_it_was_started(program: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert usage_error(program, "xyzzy", capsys).startswith(f"{command_line.python()} -m {program}: error: ")
 
 
 def test_a_missing_argument_is_named_and_no_optional_one(capsys: pytest.CaptureFixture[str]) -> None:
-    assert usage_error("local", "send k", capsys).endswith(": the following arguments are required: ACTION")
-    assert usage_error("local", "send", capsys).endswith("required: KEY, ACTION")
+    assert usage_error("local", "send k", capsys).endswith(' "send" parameter ACTION requires an argument.')
+    assert usage_error("local", "send", capsys).endswith(' "send" parameter KEY requires an argument.')
 
 
 @pytest.mark.parametrize(
@@ -123,17 +110,14 @@ def test_a_missing_argument_is_named_and_no_optional_one(capsys: pytest.CaptureF
     ["k A x=1 y=2 --count 3", "k A --count 3 x=1 y=2", "k A x=1 --count 3 y=2", "--count 3 k A x=1 y=2"],
 )
 def test_fields_may_follow_an_option(words: str) -> None:
-    parser = command_line.Parser(prog="send")
-    local.sending.command.add_arguments(parser)
+    call = local.program.PROGRAM.parse(["send", *shlex.split(words)])
 
-    found = parser.parse_args(shlex.split(words))
-
-    assert (found.key, found.action, found.fields, found.count) == ("k", "A", ["x=1", "y=2"], 3)
+    assert (call.positional, call.options["options"].count) == (("k", "A", "x=1", "y=2"), 3)
 
 
 def test_a_typo_behind_fields_is_no_field(capsys: pytest.CaptureFixture[str]) -> None:
     assert usage_error("local", "send k A --count 3 x=1 --tpye a", capsys).endswith(". Did you mean --type?")
-    assert usage_error("local", "status now", capsys).endswith("unrecognized arguments: now")
+    assert usage_error("local", "status now", capsys).endswith("unexpected arguments: now")
 
 
 @pytest.mark.parametrize("words", ["xyzzy", "check --yes", "check -x"])
@@ -168,19 +152,15 @@ def with_closed_output(*words: str, **environment: str) -> tuple[int, str]:
 def test_a_command_whose_output_nobody_reads_ends_without_a_traceback(command: str, tmp_path: Path) -> None:
     where = ["--env-file", str(tmp_path / "stack.env")] if command == "local down" else []
 
-    module, *words = command.split()
-    if module not in ("relay", "local"):
-        module = f"outbox_relay.{module}"
+    ended = with_closed_output("-m", *command.split(), *where, PYTHONUNBUFFERED="", COSMOS="", SQL="")
 
-    ended = with_closed_output("-m", module, *words, *where, PYTHONUNBUFFERED="", COSMOS="", SQL="")
-
-    assert ended == (shell.OUTPUT_CLOSED, "")
+    assert ended == (command_line.OUTPUT_CLOSED, "")
 
 
 def test_nor_does_one_that_writes_each_line_at_once() -> None:
     ended = with_closed_output("-m", "relay", "check", PYTHONUNBUFFERED="1", COSMOS="", SQL="")
 
-    assert ended == (shell.OUTPUT_CLOSED, "")
+    assert ended == (command_line.OUTPUT_CLOSED, "")
 
 
 def test_another_broken_connection_is_no_closed_output() -> None:
@@ -188,7 +168,7 @@ def test_another_broken_connection_is_no_closed_output() -> None:
         raise BrokenPipeError("of a server")
 
     with pytest.raises(BrokenPipeError, match="of a server"):
-        shell.run(breaks)
+        command_line.run(breaks)
 
 
 # Output that the terminal's code page lacks
@@ -229,14 +209,10 @@ def test_a_character_that_the_code_page_lacks_is_replaced_and_json_keeps_its_val
     assert rule == "everything else → topic '鍵'"
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
-def test_each_program_replaces_what_the_code_page_lacks(program: str) -> None:
-    module = {
-        "relay": "outbox_relay.operator.cli.shell",
-        "changefeed": "outbox_relay.changefeed.shell",
-        "inbox": "outbox_relay.inbox.shell",
-    }.get(program, "outbox_relay.emulators.shell")
-    script = f"from {module} import run; run(lambda: print('\\u2192 \\u9375 \\N{{PILE OF POO}}') or 0)"
+def test_what_the_code_page_lacks_is_replaced() -> None:
+    script = (
+        "from outbox_relay.command_line import run; run(lambda: print('\\u2192 \\u9375 \\N{PILE OF POO}') or 0)"
+    )
 
     done = subprocess.run(
         [sys.executable, "-c", script],
@@ -270,15 +246,15 @@ def test_this_python_is_called_as_from_the_current_directory(
     calling: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calling(".venv/bin/python")
-    assert shell.python() == ".venv/bin/python"
+    assert command_line.python() == ".venv/bin/python"
     calling("my venv/bin/python")
-    assert shell.python() == "'my venv/bin/python'"
+    assert command_line.python() == "'my venv/bin/python'"
     calling(str(Path("/opt/some python/bin/python3")))
-    assert shell.python() == "'/opt/some python/bin/python3'"
+    assert command_line.python() == "'/opt/some python/bin/python3'"
 
     monkeypatch.setattr(sys, "executable", shutil.which("true"))
     monkeypatch.setattr(shutil, "which", lambda _: sys.executable)
-    assert shell.python() == "python"
+    assert command_line.python() == "python"
 
 
 def test_only_commands_are_completed(calling: Callable[[str], None]) -> None:
@@ -289,13 +265,18 @@ def test_only_commands_are_completed(calling: Callable[[str], None]) -> None:
         "a python -more"
     )
 
-    assert shell.as_typed(text) == (
+    assert command_line.as_typed(text) == (
         "Run `.venv/bin/python -m relay check` (/usr/bin/python -m pip), "
         ".venv/bin/python -m outbox_relay.changefeed status; a python -more"
     )
 
 
-SCRIPTS = {"outbox-relay-changefeed": "changefeed", "outbox-relay-inbox": "inbox"}
+SCRIPTS = {
+    "outbox-relay-changefeed": "outbox_relay.changefeed",
+    "outbox-relay-inbox": "outbox_relay.inbox",
+    "outbox-relay-emulators": "outbox_relay.emulators",
+    "outbox-relay": "relay",
+}
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
@@ -309,12 +290,12 @@ def test_an_installed_command_names_itself(
         PROGRAMS[SCRIPTS[name]](words)
 
     written = "".join(capsys.readouterr())
-    assert written.startswith(f"usage: {name} [-h]")
     assert "python -m" not in written
     if words == ["--help"]:
+        assert written.startswith(f"Usage: {name} ")
         assert f"`{name} COMMAND --help`" in written
     else:
-        assert f"\n{name}: error: " in written
+        assert written.startswith(f"{name}: error: ")
 
 
 def test_an_installed_command_names_itself_in_advice(
@@ -326,14 +307,14 @@ def test_an_installed_command_names_itself_in_advice(
         )
 
     calling(".venv/bin/python")
-    monkeypatch.setattr(changefeed_cli, "connect", refused)
+    monkeypatch.setattr(outbox_relay.changefeed.cli, "connect", refused)
     for argv, command in (
         ("outbox-relay-changefeed.exe", "outbox-relay-changefeed"),
         ("changefeed/__main__.py", ".venv/bin/python -m outbox_relay.changefeed"),
     ):
         monkeypatch.setattr(sys, "argv", [argv])
 
-        assert changefeed_cli.main(["status", "--url", "postgresql://x"]) == 2
+        assert outbox_relay.changefeed.cli.main(["status", "--url", "postgresql://x"]) == 2
 
         advice = f"not installed. Install it: {command} install, and .venv/bin/python -m relay check"
         assert capsys.readouterr().err == f"error: {advice}\n"
@@ -355,8 +336,10 @@ def hints(tmp_path: Path) -> Iterator[str]:
     yield refusal(ENV_FILE)
     (tmp_path / "empty.env").write_text("A=1\n", encoding="utf-8")
     yield refusal(tmp_path / "empty.env")
-    sent = Namespace(action="A", key="k", count=1, env_file=ENV_FILE)
-    yield _next(sent, Commit(SourceDocument({}, {}), 1), {"LOCAL_STACK_READY": "http://127.0.0.1:1/ready"})
+    sent = local.sending.command.Options(env_file=ENV_FILE)
+    yield _next(
+        "k", "A", sent, Commit(SourceDocument({}, {}), 1), {"LOCAL_STACK_READY": "http://127.0.0.1:1/ready"}
+    )
     yield _check(ENV_FILE)
     stack = SimpleNamespace(
         source="cosmos", settings={"COSMOS": "", "SERVICEBUS": ""}, hosts=[], blobs=None, namespaces={}
@@ -437,9 +420,29 @@ class Stream(io.StringIO):
     ],
 )
 def test_colours_are_for_terminals_unless_the_environment_decides(
-    terminal: bool, environment: dict[str, str], shown: bool
+    terminal: bool, environment: dict[str, str], shown: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert shows_colours(Stream(terminal), environment) is shown
+    for name in ("TERM", "NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+
+    assert (command_line.console(Stream(terminal)).color_system is not None) is shown
+
+
+def test_help_has_colours_and_commands_as_they_are_typed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def shown(variable: str) -> str:
+        monkeypatch.delenv("NO_COLOR", raising=False)
+        monkeypatch.setenv("FORCE_COLOR", "1")
+        monkeypatch.setenv(variable, "1")
+        with redirect_stdout(io.StringIO()) as printed, pytest.raises(SystemExit):
+            outbox_relay.operator.cli.main.main(["quarantine", "--help"])
+        return printed.getvalue()
+
+    coloured, plain = shown("FORCE_COLOR"), shown("NO_COLOR")
+
+    assert re.sub(r"\x1b\[[\d;]*m", "", coloured) == plain != coloured
+    assert plain.startswith(f"Usage: {command_line.python()} -m relay quarantine COMMAND\n")
 
 
 def test_findings_stand_out_from_what_is_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -448,12 +451,12 @@ def test_findings_stand_out_from_what_is_in_order(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("TERM", "xterm")
     found = [Finding.ok("fine"), Finding.error("broken", "Mend it."), Finding.warning("odd", "Look.")]
 
-    plain, painted = (
-        [_line(each, Terminal(as_json=False, out=Stream(it))) for each in found] for it in (False, True)
-    )
+    def shown(stream: Stream) -> list[str]:
+        Terminal(as_json=False, out=stream).show("check", Result(ExitCode.OK, {}, [_line(each) for each in found]))
+        return stream.getvalue().splitlines()
 
-    assert plain == ["ok       fine", "error    broken", "warning  odd"]
-    assert painted == [
+    assert shown(Stream(False)) == ["ok       fine", "error    broken", "warning  odd"]
+    assert shown(Stream(True)) == [
         "\x1b[2mok       fine\x1b[0m",
         "\x1b[1;31merror   \x1b[0m broken",
         "\x1b[1;33mwarning \x1b[0m odd",
@@ -468,5 +471,5 @@ def test_a_missing_extra_of_the_emulators_is_installed_with_this_python(monkeypa
         _ = testing.ServiceBusNamespace
 
     assert str(refused.value).endswith(
-        f". Run {shell.python()} -m pip install 'outbox-relay-emulators[servicebus]'"
+        f". Run {shlex.quote(sys.executable)} -m pip install 'outbox-relay-emulators[servicebus]'"
     )

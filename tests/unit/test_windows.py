@@ -13,7 +13,7 @@ import yaml  # type: ignore[import-untyped]
 
 from local import make_venv
 from local.stack.environment import write_env_file
-from outbox_relay.emulators import shell
+from outbox_relay import command_line
 from tests.support.pages import PAGES, ROOT
 
 PAGE = ROOT / "docs" / "local-stack.md"
@@ -89,10 +89,10 @@ def test_a_command_is_one_that_powershell_runs(
     """A word in quotes is a text there, unless `&` comes before it."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "executable", str(tmp_path / program))
-    monkeypatch.setattr(shell, "os", SimpleNamespace(name="nt"))
+    monkeypatch.setattr(command_line.output, "os", SimpleNamespace(name="nt"))
 
-    assert shell.python() == command
-    assert shell.as_typed("python -m relay check") == f"{command} -m relay check"
+    assert command_line.python() == command
+    assert command_line.as_typed("python -m relay check") == f"{command} -m relay check"
 
 
 def test_the_set_up_finds_the_python_of_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from rich.console import Console
 from rich.table import Table
 
 from local.stack.parts import ROOT
-from outbox_relay.emulators.command_line import Parser
 from outbox_relay.emulators.process import Stopped, until_done
 from verification.bench import benchmark, pages
 from verification.bench.benchmark import Benchmark, Plan
@@ -54,7 +53,7 @@ def all_benchmarks() -> list[Benchmark]:
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the options."""
     listed = "\n".join(f"  {each.name:<12} {each.about}" for each in all_benchmarks())
-    top = Parser(
+    top = argparse.ArgumentParser(
         prog="python -m verification.bench",
         description="Measure the relay against its baselines, on the local stack.",
         epilog=f"benchmarks:\n{listed}",

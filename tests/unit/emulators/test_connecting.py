@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
-
-from outbox_relay.emulators.cosmos import command as cosmos
 from outbox_relay.emulators.cosmos import server as account
+from outbox_relay.emulators.program import PROGRAM
 from outbox_relay.emulators.servicebus import auth
-from outbox_relay.emulators.servicebus import command as servicebus
 from tests.support.pages import ROOT
 
 PAGE = (ROOT / "packages" / "emulators" / "docs" / "connecting.md").read_text(encoding="utf-8")
@@ -15,17 +12,15 @@ README = (ROOT / "packages" / "emulators" / "README.md").read_text(encoding="utf
 SDKS = ("Python", "JavaScript", ".NET", "Java", "Go")
 
 
-def default_port(add_arguments: object) -> int:
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)  # type: ignore[operator]
-    port = parser.parse_args([]).port
+def default_port(command: str) -> int:
+    port = PROGRAM.parse([command]).options["options"].port
     assert isinstance(port, int)
     return port
 
 
 def test_the_connection_strings_are_those_that_the_emulators_print() -> None:
-    address = f"AccountEndpoint=http://127.0.0.1:{default_port(cosmos.add_arguments)}/;"
-    bus = f"Endpoint=sb://127.0.0.1:{default_port(servicebus.add_arguments)};"
+    address = f"AccountEndpoint=http://127.0.0.1:{default_port('cosmos')}/;"
+    bus = f"Endpoint=sb://127.0.0.1:{default_port('servicebus')};"
 
     assert f"\n{address}AccountKey={account.DEFAULT_KEY};\n" in PAGE
     assert (

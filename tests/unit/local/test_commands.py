@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import re
@@ -358,10 +357,8 @@ async def test_watch_ends_when_the_stack_says_nothing_any_more(
     async with TestServer(app) as server:
         settings = {"COSMOS": COSMOS, "SERVICEBUS": SERVICEBUS, READY: str(server.make_url("/ready"))}
         monkeypatch.setattr(command, "of_running", lambda _: settings)
-        options = {"key": None, "count": None, "stream": None, "json": False, "timeout": None}
-        arguments = argparse.Namespace(env_file=Path("e"), **options)
 
-        code = await command.run(arguments)
+        code = await command.run(options=command.Options(env_file=Path("e")))
         watched.set()
 
     assert code == 1

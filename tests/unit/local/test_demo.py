@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import logging
 import os
@@ -19,10 +18,12 @@ from local.demo.scenarios import Changes, Collision, Creation, Deletion, Step, s
 from local.demo.subscriber import Subscriber
 from local.demo.summary import ERRORS, MATCHES, is_correct, lines
 from local.demo.tally import Received, Tally
+from local.program import PROGRAM
 from outbox_relay import inbox
 from samples.contacts.consumer.changes import Change
 from samples.contacts.consumer.directory import Directory
 from samples.contacts.consumer.kept import InSqlite
+from tests.support import programs
 
 
 def event(number: int) -> dict[str, Any]:
@@ -159,16 +160,14 @@ async def test_the_terminal_has_the_result_and_the_log_what_libraries_say(
 ) -> None:
     summary = {**SUMMARY, "processor": {"relay": 0.1}}
 
-    async def ended(arguments: argparse.Namespace) -> dict[str, Any]:
+    async def ended(options: command.Options) -> dict[str, Any]:
         logging.getLogger("azure.servicebus").warning("Lost a session")
         return summary
 
     monkeypatch.setattr(command, "_demo", ended)
-    parser = argparse.ArgumentParser()
-    command.add_arguments(parser)
     words = ["--events", "3", "--logs", str(tmp_path), *(["--json"] if as_json else [])]
 
-    assert await command.run(parser.parse_args(words)) == 1
+    assert await programs.run(PROGRAM, "demo", *words) == 1
     printed = capsys.readouterr()
     assert printed.err == ""
     if as_json:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 from collections.abc import Sequence
@@ -13,23 +12,21 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from local.program import PROGRAM
 from local.sending.command import as_json
 from local.sending.event import Event
 from local.sending.routed import STACK_APP, Outbox, streams_of
 from local.sending.writer import Commit
-from local.stack import status, waiting
 from local.stack.lock import Lock
-from outbox_relay.emulators.command_line import Command
+from tests.support import programs
 from tests.unit.local.test_routed import SETTINGS
 
 
 async def run(
-    command: Command, env_file: Path, capsys: pytest.CaptureFixture[str], *words: str
+    command: str, env_file: Path, capsys: pytest.CaptureFixture[str], *words: str
 ) -> tuple[int, Any, str]:
     """Run a command with --json; returns its exit code, what it printed, and its errors."""
-    parser = argparse.ArgumentParser()
-    command.add_arguments(parser)
-    code = await command.run(parser.parse_args(["--json", "--env-file", str(env_file), *words]))
+    code = await programs.run(PROGRAM, command, "--json", "--env-file", str(env_file), *words)
     output, errors = capsys.readouterr()
     return code, json.loads(output), errors
 
@@ -42,8 +39,8 @@ def state(missing: str | None, url: str | None, addresses: Sequence[str] = ()) -
 async def test_a_stack_that_starts_is_not_ready(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     env_file = tmp_path / "stack.env"
     with Lock(env_file):
-        found = await run(status, env_file, capsys)
-        waited = await run(waiting, env_file, capsys, "--timeout", "0")
+        found = await run("status", env_file, capsys)
+        waited = await run("wait", env_file, capsys, "--timeout", "0")
 
     assert found == (1, state("it is starting", None), "")
     assert waited[:2] == (1, {"ready": False, "url": None})
@@ -66,8 +63,8 @@ async def test_a_stack_is_as_ready_as_its_parts(
         url = str(server.make_url("/ready"))
         with Lock(env_file) as lock:
             lock.ready(url, ["The local stack is ready.", "  Console             http://x/"])
-            found = await run(status, env_file, capsys)
-            waited = await run(waiting, env_file, capsys, "--timeout", "0")
+            found = await run("status", env_file, capsys)
+            waited = await run("wait", env_file, capsys, "--timeout", "0")
 
     code = 0 if ready else 1
     assert found == (code, state(missing, url, ["Console             http://x/"]), "")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import socket
 import subprocess
 import sys
-from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,12 +14,14 @@ import psutil
 import pytest
 from azure.cosmos.aio import CosmosClient
 
+from local.program import PROGRAM
 from local.stack import parts, ports, provision
 from local.stack.environment import CONTAINERS, DATABASE, Source, container_argument
 from local.stack.live import table
 from local.stack.lock import AlreadyRunsError, Lock, Running, running
 from local.stack.parts import Part, PartFailed, output_of
 from local.stack.rates import Rates, Reading
+from local.stack.up import Options
 from outbox_relay.emulators.cosmos.server import CosmosServer
 from tests.support.watchdog import WATCHDOG_S
 
@@ -107,9 +107,8 @@ async def test_the_output_of_a_command_is_returned_and_its_failure_raised() -> N
 
 
 def chosen(*words: str) -> dict[str, int]:
-    parser = argparse.ArgumentParser()
-    ports.add_arguments(parser)
-    return {port.option: number for port, number in ports.chosen(parser.parse_args(words)).items()}
+    options: Options = PROGRAM.parse(["up", *words]).options["options"]
+    return {port.option: number for port, number in options.chosen_ports().items()}
 
 
 @pytest.fixture
@@ -161,7 +160,7 @@ def test_only_the_ports_that_the_stack_needs_have_to_be_free(taken: int) -> None
 
 async def test_the_lock_of_a_dead_host_expires_in_the_lease_container() -> None:
     async with CosmosServer() as server:
-        assert await provision.run(Namespace(connection_string=server.connection_string)) == 0
+        assert await provision.run(connection_string=server.connection_string) == 0
 
         async with CosmosClient.from_connection_string(server.connection_string) as client:
             database = client.get_database_client(DATABASE)

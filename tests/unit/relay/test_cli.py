@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from outbox_relay.command_line import OUTPUT_CLOSED
 from outbox_relay.operator.cli.main import main
-from outbox_relay.operator.cli.shell import OUTPUT_CLOSED
 from outbox_relay.operator.cli.terminal import EXIT_CODES, ExitCode
 from relay.core.errors import RulesError, ServiceError, StoreError, UsageError
 from tests.support.operators import relay_command
@@ -115,7 +115,9 @@ def test_an_interruption_is_reported_and_has_a_code_of_its_own(
     async def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("outbox_relay.operator.cli.check.run", interrupted)
+    for name, value in ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("outbox_relay.operator.cli.check.findings", interrupted)
 
     code = in_process("check", "--json")
 
@@ -137,7 +139,9 @@ def test_the_log_has_what_went_wrong_and_all_that_the_sdks_do_only_on_request(
         logging.getLogger("relay").info("said")
         raise UsageError("no more")
 
-    monkeypatch.setattr("outbox_relay.operator.cli.check.run", log)
+    for name, value in ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("outbox_relay.operator.cli.check.findings", log)
 
     assert in_process("check", *options) == 2
 

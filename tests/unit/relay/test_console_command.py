@@ -6,7 +6,7 @@ import pytest
 
 from outbox_relay.operator.backends.backend import open_backend
 from outbox_relay.operator.cli.console import check_of
-from outbox_relay.operator.cli.main import parser
+from outbox_relay.operator.cli.main import PROGRAM
 from relay.config.settings import Settings
 from relay.core.errors import UsageError
 
@@ -18,15 +18,15 @@ BOTH = {
 
 
 def test_by_default_it_is_for_this_machine_and_counts_from_now() -> None:
-    arguments = parser().parse_args(["console"])
+    chosen = PROGRAM.parse(["console"]).options
 
-    assert (arguments.host, arguments.port, arguments.begin, arguments.source) == ("127.0.0.1", 8080, "now", None)
+    assert [chosen[name] for name in ("host", "port", "begin", "source")] == ["127.0.0.1", 8080, "now", None]
 
 
 @pytest.mark.parametrize("port", ["-1", "65536", "http", "8 0", "\N{SUPERSCRIPT TWO}"])
 def test_what_is_no_port_is_named(port: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        parser().parse_args(["console", f"--port={port}"])
+        PROGRAM.parse(["console", f"--port={port}"])
 
     assert "is no port: give a number from 0 to 65535" in capsys.readouterr().err
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from outbox_relay.operator.cli.shell import python
+from outbox_relay.command_line import python
 from outbox_relay.operator.console.formatting import Commands
 from outbox_relay.operator.console.model import (
     Flow,

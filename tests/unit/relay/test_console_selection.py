@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from outbox_relay.operator.cli.main import parser
+from outbox_relay.operator.cli.main import PROGRAM
 from outbox_relay.operator.console.application import application
 from outbox_relay.operator.console.formatting import Commands
 from outbox_relay.operator.console.model import QuarantineGroup
@@ -110,9 +110,9 @@ def test_commands_of_many_records_fit_a_shell_and_name_each_once() -> None:
     for _, command in made:
         words = shlex.split(str(command))
         assert len(str(command)) < 8_191
-        parsed = parser().parse_args(words[3:])
-        named[words[4]] += parsed.ids
-        assert len(parsed.ids) <= AT_ONCE
+        parsed = PROGRAM.parse(words[3:])
+        named[words[4]] += parsed.positional
+        assert len(parsed.positional) <= AT_ONCE
     assert named["discard"] == ids
     # An event that can never be sent is not offered for a release.
     assert set(named["release"]) < set(ids)

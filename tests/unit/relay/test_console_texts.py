@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from outbox_relay.operator.cli.main import parser
+from outbox_relay.operator.cli.main import PROGRAM
 from outbox_relay.operator.console import formatting
 from outbox_relay.operator.console.formatting import Commands
 from outbox_relay.operator.console.model import (
@@ -249,7 +249,7 @@ def test_every_command_of_the_page_is_one() -> None:
     ]
 
     for command in made:
-        assert parser().parse_args(shlex.split(str(command))[3:]).run
+        assert PROGRAM.parse(shlex.split(str(command))[3:]).name
     assert {state for state in State if not commands.of_state(state)} == {State.TTL_HEADROOM, State.LAG}
 
 

@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from outbox_relay.operator.cli.main import parser
+from outbox_relay.operator.cli.main import PROGRAM
 from outbox_relay.operator.console.application import Checks, application
 from outbox_relay.operator.console.formatting import marked
 from outbox_relay.operator.console.model import Flow, Partition, Snapshot, Stage, Timeline
@@ -342,7 +342,7 @@ async def test_the_page_and_the_state_have_the_version_that_the_command_prints(
     client: Client, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
-        parser().parse_args(["--version"])
+        PROGRAM.parse(["--version"])
     version = capsys.readouterr().out.split()[-1]
 
     page = await (await client.get("/")).text()

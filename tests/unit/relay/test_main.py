@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import runpy
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from outbox_relay.command_line import python
 from outbox_relay.operator.cli.main import main
-from outbox_relay.operator.cli.shell import python
 from relay import __version__
 from tests.support.watchdog import WATCHDOG_S
 
@@ -30,25 +31,63 @@ def test_the_command_line_is_run_with_its_arguments_and_ends_with_its_code(
 
     out, err = capsys.readouterr()
     assert codes == [0, 2]
-    assert out.startswith(f"usage: {python()} -m relay quarantine ")
+    assert out.startswith(f"Usage: {python()} -m relay quarantine ")
     assert "nonsense" in err
 
 
 def test_importing_it_runs_nothing() -> None:
-    assert "main" in runpy.run_module("relay.__main__", run_name="relay.__main__")
+    assert "run" in runpy.run_module("relay.__main__", run_name="relay.__main__")
 
 
-def test_the_version_is_that_of_the_app(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("command", [[], ["check"], ["quarantine", "list"]])
+def test_the_version_is_that_of_the_app(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        main(["--version"])
+        main([*command, "--version"])
 
     assert ended.value.code == 0
     assert capsys.readouterr().out == f"outbox-relay {__version__}\n"
 
 
 @pytest.mark.parametrize(
+    ("files", "missing"),
+    [
+        ([], "outbox_relay"),
+        (["changefeed/__init__.py"], "outbox_relay.operator"),
+        (["operator/cli/main.py"], "outbox_relay.command_line"),
+    ],
+)
+def test_outside_a_clone_the_distribution_of_the_commands_is_named(
+    files: list[str], missing: str, tmp_path: Path
+) -> None:
+    (tmp_path / "relay").mkdir()
+    for name in ("__init__.py", "__main__.py"):
+        shutil.copy(ROOT / "relay" / name, tmp_path / "relay")
+    for name in files:
+        file = tmp_path / "outbox_relay" / name
+        file.parent.mkdir(parents=True)
+        file.write_text("from outbox_relay.command_line import run\n", encoding="utf-8")
+
+    # -S: without the packages of this Python.
+    run = subprocess.run(
+        [sys.executable, "-S", "-m", "relay", "--help"],
+        cwd=tmp_path,
+        env={},
+        capture_output=True,
+        text=True,
+        timeout=WATCHDOG_S,
+        check=False,
+    )
+
+    assert (run.returncode, run.stdout) == (2, "")
+    assert run.stderr == (
+        f"relay: the package {missing!r} is missing from {sys.executable}. "
+        f"Run {shlex.quote(sys.executable)} -m pip install outbox-relay-operator.\n"
+    )
+
+
+@pytest.mark.parametrize(
     ("module", "remedy"),
-    [("relay", f"-m pip install -r {shlex.quote(str(ROOT / 'requirements.txt'))}"), ("local", "make setup")],
+    [("relay", f"{shlex.quote(str(ROOT / 'packages' / 'operator'))}"), ("local", "make setup")],
 )
 def test_a_python_without_the_packages_says_so_in_one_line(module: str, remedy: str) -> None:
     # -S: without the packages of this Python.

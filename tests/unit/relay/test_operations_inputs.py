@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from local.stack.environment import write_env_file
-from outbox_relay.operator.cli.arguments import parse_env_file, with_files
-from outbox_relay.operator.cli.main import parser
+from outbox_relay.operator.cli.main import PROGRAM
+from outbox_relay.operator.cli.options import parse_env_file, with_files
 from relay.core.errors import UsageError
 from relay.core.times import format_duration, format_time, parse_duration, parse_moment, parse_time
 from tests.support.operators import relay_command
@@ -166,7 +166,7 @@ def test_a_time_is_reported_in_utc() -> None:
 )
 def test_wrong_usage_is_exit_code_2(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as raised:
-        parser().parse_args(words)
+        PROGRAM.parse(words)
     assert raised.value.code == 2
     assert " -m relay" in capsys.readouterr().err
 
@@ -176,20 +176,23 @@ def test_wrong_usage_is_exit_code_2(words: list[str], capsys: pytest.CaptureFixt
     [
         (
             ["check", "--min-window", "ten"],
-            "argument --min-window: 'ten' is not a duration: write it as PT10M, 10m",
+            "Invalid value for --min-window: 'ten' is not a duration: write it as PT10M, 10m",
         ),
-        (["smoke", "--timeout", "1x"], "argument --timeout: '1x' is not a duration: write it as"),
-        (["smoke", "--source", "redis"], "argument --source: 'redis' is not an outbox: write cosmos or sql"),
-        (["replay", "--from", "yesterday"], "argument --from: 'yesterday' is not a time: write it as 2026-02-09T"),
-        (["replay", "--shard", "one"], "argument --shard: 'one' is not a whole number: write it as 3"),
-        (["quarantine", "list", "--limit", "0"], "argument --limit: '0' is not a whole number above 0"),
+        (["smoke", "--timeout", "1x"], "Invalid value for --timeout: '1x' is not a duration: write it as"),
+        (["smoke", "--source", "redis"], 'Invalid value "redis" for --source. Choose from: "cosmos", "sql".'),
+        (
+            ["replay", "--from", "yesterday"],
+            "Invalid value for --from: 'yesterday' is not a time: write it as",
+        ),
+        (["replay", "--shard", "one"], "Invalid value for --shard: 'one' is not a whole number: write it as 3"),
+        (["quarantine", "list", "--limit", "0"], "Invalid value for --limit: '0' is not a whole number above 0"),
     ],
 )
 def test_a_wrong_value_is_explained_with_an_example(
     words: list[str], says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
-        parser().parse_args(words)
+        PROGRAM.parse(words)
     assert says in capsys.readouterr().err
 
 
@@ -207,7 +210,7 @@ def test_help_gives_examples_and_no_default_that_says_nothing(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as raised:
-        parser().parse_args([*words, "--help"])
+        PROGRAM.parse([*words, "--help"])
     text = capsys.readouterr().out
     assert raised.value.code == 0
     assert "examples:" in text
@@ -224,7 +227,7 @@ def test_help_gives_examples_and_no_default_that_says_nothing(
 )
 def test_help_says_what_a_command_does(words: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        parser().parse_args([*words, "--help"])
+        PROGRAM.parse([*words, "--help"])
     assert says in capsys.readouterr().out.splitlines()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from outbox_relay.operator.cli.shell import python
+from outbox_relay.command_line import python
 from tests.support.operators import shell_words
 from tests.support.watchdog import WATCHDOG_S
 from tests.unit.relay.commands import Deployment, record_id

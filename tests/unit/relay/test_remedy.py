@@ -8,16 +8,19 @@ import os
 import shlex
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-import outbox_relay.changefeed.cli as changefeed_cli
-from outbox_relay.operator.cli.main import parser
+import outbox_relay.changefeed.program
+from outbox_relay.operator.cli.deadletter_selection import Selection
+from outbox_relay.operator.cli.main import PROGRAM, options_of
+from outbox_relay.operator.cli.quarantine import Choice
 from relay.core.errors import UsageError
 from relay.core.remedy import (
     INSTALL,
@@ -34,7 +37,10 @@ from relay.core.remedy import (
 )
 from tests.support.pages import PRODUCT, ROOT
 
-PROGRAMS = {"relay": parser(), "outbox_relay.changefeed": changefeed_cli._parser()}
+PROGRAMS: dict[str, Callable[[list[str]], Any]] = {
+    "relay": PROGRAM.parse,
+    "outbox_relay.changefeed": outbox_relay.changefeed.program.PROGRAM.parse,
+}
 
 HOSTILE = [
     "\n'; touch pwned #",
@@ -92,12 +98,14 @@ def test_a_command_has_the_texts_of_others_as_arguments_alone(
     read = [[next(words) for _ in range(int(next(words)))] for _ in lines]
 
     for (key, identifier), index in zip(chosen, range(0, len(lines), 3), strict=True):
-        add, release, discard = (PROGRAMS["relay"].parse_args(each[3:]) for each in read[index : index + 3])
-        assert (add.command, add.key, add.id) == ("quarantine add", key, identifier)
-        assert (release.command, release.partition_key, release.all) == ("quarantine release", key, True)
-        assert (discard.command, discard.reason, discard.id) == ("deadletters discard", key, [identifier])
-        assert (discard.yes, discard.all) == (False, False)
-        assert {tuple(each.env_file) for each in (add, release, discard)} == {(Path("it's an.env"),)}
+        add, release, discard = (PROGRAM.parse(each[3:]) for each in read[index : index + 3])
+        assert (add.name, add.positional) == ("quarantine add", (key, identifier))
+        assert release.name == "quarantine release"
+        assert release.options["choice"] == Choice(all=True, partition_key=key)
+        assert discard.name == "deadletters discard"
+        assert discard.options["selection"] == Selection(reason=key, id=(identifier,))
+        assert (discard.options["yes"], discard.options["all"]) == (False, False)
+        assert {options_of(each).env_file for each in (add, release, discard)} == {(Path("it's an.env"),)}
 
 
 @pytest.mark.parametrize(
@@ -110,7 +118,7 @@ def test_a_usual_text_is_shown_as_it_is(text: str) -> None:
 
 def test_a_word_that_is_no_percent_encoded_text_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        parser().parse_args(["quarantine", "add", "percent:%ff", "x"])
+        PROGRAM.parse(["quarantine", "add", "percent:%ff", "x"])
 
     assert "no percent-encoded UTF-8" in capsys.readouterr().err
 
@@ -136,12 +144,13 @@ BY = Invocation("python", ("a b.env", "c.env"), "sql", "orders in")
 def test_a_remedy_parses_with_the_options_of_its_reader(remedy: Remedy) -> None:
     line = remedy.render(BY)
 
-    found = PROGRAMS[remedy.program].parse_args(shlex.split(line)[3:])
+    found = PROGRAMS[remedy.program](shlex.split(line)[3:])
 
     if remedy.program == "relay":
-        assert found.env_file == [Path("a b.env"), Path("c.env")]
-        assert getattr(found, "source", "sql") == "sql"
-        assert getattr(found, "stream", "orders in") in ("orders in", None)
+        options = options_of(found)
+        assert options.env_file == (Path("a b.env"), Path("c.env"))
+        assert getattr(options, "source", "sql") == "sql"
+        assert getattr(options, "stream", "orders in") in ("orders in", None)
     else:
         assert line == str(remedy)
 

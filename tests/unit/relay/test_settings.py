@@ -12,7 +12,7 @@ from outbox_relay.emulators.functions.environment import read_env_file, read_loc
 from outbox_relay.emulators.functions.errors import HostError
 from outbox_relay.emulators.functions.host_json import HostConfiguration
 from outbox_relay.emulators.servicebus.entities import Entities, EntitiesError
-from outbox_relay.operator.cli.arguments import with_files
+from outbox_relay.operator.cli.options import with_files
 from relay.config.clients import Connection, Identity
 from relay.config.reader import function_timeout_s
 from relay.config.settings import ATTEMPT_MARGIN_S, ClaimCheck, CosmosSettings, OnPoison, Settings, SqlFeed

@@ -305,7 +305,7 @@ async def test_durations_over_half_the_events_life_are_refused(app: App, words: 
 
 def result(**changes: Any) -> tuple[int, list[str], dict[str, Any]]:
     shown = result_of(Smoke("all", 60, SourceDocument.plain(DOCUMENT), **changes), open_backend(SETTINGS))
-    return shown.code, shown.lines, dict(shown.data)
+    return shown.code, list(map(str, shown.lines)), dict(shown.data)
 
 
 def test_milliseconds_are_reported() -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Callable
 from functools import cache
 
 import pytest
 
-import outbox_relay.changefeed.cli as changefeed_cli
-from outbox_relay.operator.cli.main import parser
+import outbox_relay.changefeed.program
+from outbox_relay.operator.cli.main import PROGRAM
 from tests.support.pages import PRODUCT
 from tests.support.texts import INSERTED, texts
 
@@ -26,19 +27,22 @@ def suggested() -> list[tuple[str, str, list[str]]]:
     # Every process of pytest-xdist collects these tests, and it reads only the modules that can have a command.
     return [
         (place, found[1], shlex.split(found[2]))
-        for place, text in texts(*PRODUCT, "changefeed", naming="python")
+        for place, text in texts(*PRODUCT, "outbox_relay/changefeed", naming="python")
         for found in COMMAND.finditer(text.replace(INSERTED, "x"))
         if ANY_COMMAND not in found[2]
     ]
 
 
-PROGRAMS = {"relay": parser(), "outbox_relay.changefeed": changefeed_cli._parser()}
+PROGRAMS: dict[str, Callable[[list[str]], object]] = {
+    "relay": PROGRAM.parse,
+    "outbox_relay.changefeed": outbox_relay.changefeed.program.PROGRAM.parse,
+}
 
 
 @pytest.mark.parametrize(("program", "words"), [pytest.param(*each, id=place) for place, *each in suggested()])
 def test_a_command_of_a_text_parses(program: str, words: list[str]) -> None:
     try:
-        PROGRAMS[program].parse_args(words)
+        PROGRAMS[program](words)
     except SystemExit:
         pytest.fail(f"python -m {program} {shlex.join(words)}")
 

@@ -11,9 +11,11 @@ import time
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from rich.text import Text
 
+from outbox_relay.command_line import WIDEST, console, table
 from outbox_relay.operator.cli import check
-from outbox_relay.operator.cli.terminal import WIDEST, ExitCode, Progress, Result, Terminal, bounded, table
+from outbox_relay.operator.cli.terminal import ExitCode, Progress, Result, Terminal
 from relay.backends.findings import Finding
 from relay.core.errors import UsageError
 from tests.support.operators import Keyboard
@@ -50,48 +52,51 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def shown(progress: Progress, clock: Clock, *steps_s: float) -> list[bool]:
-    """Return for each update after these seconds, True if it was shown."""
-    stream = progress.stream
-    assert isinstance(stream, Stream)
-    found = []
-    for number, step_s in enumerate(steps_s, start=1):
+def visible(text: str) -> list[str]:
+    """Return the last state of each line that a terminal shows of a text."""
+    lines = [""]
+    for part in re.split(r"(\n|\r|\x1b\[\d*A|\x1b\[2K)", re.sub(r"\x1b\[(\?25[lh]|[\d;]*m)", "", text)):
+        if part == "\n":
+            lines.append("")
+        elif part.endswith("A"):
+            lines.pop()
+        elif part == "\x1b[2K":
+            lines[-1] = ""
+        elif part != "\r":
+            lines[-1] += part
+    return [line for line in lines if line]
+
+
+@pytest.mark.parametrize("force_color", ["", "1"])
+def test_a_file_gets_a_line_now_and_then(force_color: str, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", force_color)
+    stream = Stream()
+    progress = Progress("released", 7, console(stream))
+    shown = []
+    for number, step_s in enumerate((5, 10, 5, 10), start=1):
         clock.now_s += step_s
         before = stream.seen
         progress.update(number)
-        found.append(stream.seen != before)
-    return found
+        shown.append(stream.seen != before)
 
-
-def test_a_terminal_is_updated_some_times_a_second(clock: Clock) -> None:
-    progress = Progress("released", None, Stream(terminal=True))
-
-    assert shown(progress, clock, 0.1, 0.2, 0.1, 0.2) == [False, True, False, True]
-
-
-def test_a_log_gets_a_line_now_and_then(clock: Clock) -> None:
-    stream = Stream()
-    progress = Progress("released", 7, stream)
-
-    assert shown(progress, clock, 5, 10, 5, 10) == [False, True, False, True]
+    assert shown == [False, True, False, True]
     progress.finish(5)
     assert stream.seen == "released: 2 of 7\nreleased: 4 of 7\nreleased: 5 of 7\n"
 
 
-def test_on_a_terminal_a_shorter_count_leaves_nothing_of_a_longer_one(clock: Clock) -> None:
+def test_a_terminal_has_one_line_with_the_last_count() -> None:
     stream = Stream(terminal=True)
-    progress = Progress("read", None, stream)
+    progress = Progress("read", None, console(stream))
 
-    clock.now_s += 1
     progress.update(1000)
-    clock.now_s += 1
     progress.update(9)
     progress.finish(10)
 
-    assert stream.seen == "\rread: 1000\rread: 9   \rread: 10\n"
+    [line] = visible(stream.seen)
+    assert re.fullmatch(r"read \S+ 10", line)
 
 
-def test_a_line_of_the_log_is_above_the_count_and_never_in_it(clock: Clock) -> None:
+def test_a_line_of_the_log_is_above_the_count_and_never_in_it() -> None:
     err = Stream(terminal=True)
     terminal = Terminal(as_json=False, out=Stream(), err=err)
     logger = logging.Logger("azure.servicebus")
@@ -99,39 +104,44 @@ def test_a_line_of_the_log_is_above_the_count_and_never_in_it(clock: Clock) -> N
 
     logger.warning("before")
     progress = terminal.progress("events done", 9)
-    clock.now_s += 1
     progress.update(3)
     logger.warning("link detached %s", "twice")
     progress.finish(9)
     logger.warning("after")
 
-    count = "\revents done: 3 of 9"
-    cleared = "\r" + " " * len("events done: 3 of 9") + "\r"
-    assert err.seen == (f"before\n{count}{cleared}link detached twice\n{count}\revents done: 9 of 9\nafter\n")
+    before, during, count, after = visible(err.seen)
+    assert (before, during, after) == ("before", "link detached twice", "after")
+    assert re.fullmatch(r"events done \S+ 9/9", count)
 
 
-def test_what_follows_a_count_that_was_not_finished_is_on_a_line_of_its_own(clock: Clock) -> None:
+def test_a_log_that_cannot_be_written_stops_no_command(capsys: pytest.CaptureFixture[str]) -> None:
+    err = Stream()
+    handler = Terminal(as_json=False, out=Stream(), err=err).log_handler()
+    err.close()
+
+    handler.handle(logging.makeLogRecord({"msg": "link detached"}))
+
+    assert "--- Logging error ---" in capsys.readouterr().err
+
+
+def test_a_remark_behind_a_count_that_was_not_finished_is_on_a_line_of_its_own() -> None:
     err = Stream(terminal=True)
     terminal = Terminal(as_json=False, out=Stream(), err=err)
     for _ in range(2):
-        progress = terminal.progress("read", None)
-        clock.now_s += 1
-        progress.update(3)
+        terminal.progress("read", None).update(3)
         terminal.note("error: Service Bus cannot be reached")
 
-    assert err.seen == "\rread: 3\nerror: Service Bus cannot be reached\n" * 2
+    assert [line.split()[0] for line in visible(err.seen)] == ["read", "error:"] * 2
 
 
-def test_another_count_and_a_result_are_on_lines_of_their_own(clock: Clock) -> None:
+def test_another_count_and_a_result_are_on_lines_of_their_own() -> None:
     err = Stream(terminal=True)
     terminal = Terminal(as_json=False, out=err, err=err)
     for what in ("read", "sent"):
-        progress = terminal.progress(what, None)
-        clock.now_s += 1
-        progress.update(3)
+        terminal.progress(what, None).update(3)
     terminal.show("check", Result(ExitCode.OK, {}, ["done"]))
 
-    assert err.seen == "\rread: 3\n\rsent: 3\ndone\n"
+    assert [line.split()[0] for line in visible(err.seen)] == ["read", "sent", "done"]
 
 
 def test_a_result_for_scripts_is_one_object_on_standard_output() -> None:
@@ -226,13 +236,24 @@ def test_a_table_without_rows_has_no_header() -> None:
         ("b5e2e7aa-4982-4735-9422-c39a7c4af5c2", "b5e2e7aa-4982-4735-9422-c39a7c4af5c2"),
         ("é 鍵", "é 鍵"),
         ("x" * 10_000_000, "x" * (WIDEST - 1) + "…"),
-        ("鍵" * 30, "鍵" * 21 + "…"),
+        ("鍵" * 30, "鍵" * 21 + " …"),
         ("x" * WIDEST, "x" * WIDEST),
     ],
     ids=range(9),
 )
 def test_a_cell_is_narrow_and_has_nothing_that_a_terminal_obeys(text: str, shown: str) -> None:
-    assert bounded(text) == shown
+    assert table(["A"], [[text]]) == ["A", shown]
+
+
+def test_a_text_in_brackets_is_no_markup() -> None:
+    out = Stream(terminal=True)
+    text = "[red]k[/red] [link=https://x]:smile:"
+
+    Terminal(as_json=False, out=out).show(
+        "check", Result(ExitCode.OK, {}, [text, Text(text), *table(["KEY"], [[text]])])
+    )
+
+    assert out.seen.split("\n") == [text, text, "KEY", text, ""]
 
 
 TEXTS = st.text(
@@ -247,8 +268,8 @@ def test_no_text_of_others_is_obeyed_by_a_terminal(text: str) -> None:
     terminal = Terminal(as_json=False, out=out, err=err, stdin=keyboard)
     as_json = Terminal(as_json=True, out=(json_out := io.StringIO()), err=err, stdin=keyboard)
 
-    terminal.show("x", Result(ExitCode.OK, {}, [text, *table([text], [[text]])]))
-    terminal.show("check", check.result(ExitCode.OK, [Finding.error(text, text), Finding.ok(text)], terminal))
+    terminal.show("x", Result(ExitCode.OK, {}, [text, *table(["KEY"], [[text]])]))
+    terminal.show("check", check.result(ExitCode.OK, [Finding.error(text, text), Finding.ok(text)]))
     terminal.note(text)
     terminal.confirm(text)
     terminal.log_handler().emit(logging.LogRecord("n", logging.ERROR, "", 0, "%s", (text,), None))
@@ -263,7 +284,7 @@ def test_no_text_of_others_is_obeyed_by_a_terminal(text: str) -> None:
 def test_a_style_is_the_only_sequence_of_a_coloured_line(text: str) -> None:
     terminal = Terminal(as_json=False, out=(out := Stream(terminal=True)))
 
-    terminal.show("check", check.result(ExitCode.OK, [Finding.error(text, text)], terminal))
+    terminal.show("check", check.result(ExitCode.OK, [Finding.error(text, text)]))
 
     [red, plain, *rest] = re.split(r"\x1b\[(?:1;31|0)m", out.seen)[1:]
     assert red == "error   "

@@ -12,8 +12,7 @@ from typing import Any
 
 from azure.cosmos.aio import ContainerProxy
 
-from outbox_relay.emulators.command_line import Parser
-from outbox_relay.emulators.cosmos import command
+from outbox_relay.emulators.program import PROGRAM
 from tests.support.watchdog import WATCHDOG_S
 
 MakeContainer = Callable[..., Awaitable[ContainerProxy]]
@@ -21,12 +20,11 @@ MakeContainer = Callable[..., Awaitable[ContainerProxy]]
 
 async def cannot_start(*arguments: str) -> tuple[int, str]:
     """The exit code and the errors of the command, run here, with arguments with which it cannot serve."""
-    parser = Parser()
-    command.add_arguments(parser)
     with redirect_stderr(io.StringIO()) as errors:
         try:
             async with asyncio.timeout(WATCHDOG_S):
-                code = await command.run(parser.parse_args(["--port", "0", *arguments]))
+                call = PROGRAM.parse(["cosmos", "--port", "0", *arguments])
+                code = await call.function(**call.options)
         except SystemExit as ended:
             code = int(ended.code or 0)
     return code, errors.getvalue()

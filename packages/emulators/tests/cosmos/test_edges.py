@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 from collections.abc import Iterable
@@ -14,8 +13,8 @@ import pytest
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from outbox_relay.emulators.cosmos.command import add_arguments
 from outbox_relay.emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.program import PROGRAM
 from outbox_relay.emulators.testing import RawClient
 from packages.emulators.tests.cosmos.support import cannot_start
 
@@ -222,10 +221,7 @@ async def test_without_a_seed_nothing_is_drawn_and_nothing_counted(
 
 @pytest.mark.parametrize(("arguments", "seed"), [((), 1), (("--edges", "off"), None)])
 def test_edges_are_drawn_unless_they_are_turned_off(arguments: tuple[str, ...], seed: int | None) -> None:
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
-
-    assert parser.parse_args(arguments).edges == seed
+    assert PROGRAM.parse(["cosmos", *arguments]).options["options"].edges == seed
 
 
 async def test_an_invalid_seed_is_reported() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import logging
 from typing import Any
@@ -15,8 +14,8 @@ from azure.cosmos.aio import ContainerProxy, CosmosClient
 from azure.cosmos.exceptions import CosmosHttpResponseError
 
 from outbox_relay.emulators.cosmos.account import Account
-from outbox_relay.emulators.cosmos.command import add_arguments
 from outbox_relay.emulators.cosmos.server import CosmosServer
+from outbox_relay.emulators.program import PROGRAM
 from outbox_relay.emulators.testing import RawClient
 from packages.emulators.tests.cosmos.support import CosmosProcess, cannot_start
 from packages.emulators.tests.forwarder import forwarded
@@ -398,9 +397,7 @@ async def test_the_connection_string_is_one_that_this_machine_reaches(host: str,
 
 def test_the_default_address_is_the_environments(monkeypatch: pytest.MonkeyPatch) -> None:
     def default() -> str:
-        parser = argparse.ArgumentParser()
-        add_arguments(parser)
-        host: str = parser.parse_args([]).host
+        host: str = PROGRAM.parse(["cosmos"]).options["options"].host
         return host
 
     monkeypatch.delenv("EMULATORS_HOST", raising=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import signal
@@ -15,7 +14,7 @@ from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.exceptions import ServiceBusError
 
-from outbox_relay.emulators.servicebus.command import add_arguments, run
+from outbox_relay.emulators.program import PROGRAM
 from outbox_relay.emulators.servicebus.entities import Entities
 from outbox_relay.emulators.servicebus.server import ServiceBusServer
 from outbox_relay.emulators.servicebus.shorthand import entities_of_names
@@ -73,14 +72,22 @@ async def test_it_goes_with_the_process_that_started_it(process: asyncio.subproc
     assert await asyncio.wait_for(process.wait(), WATCHDOG_S) == 0
 
 
-def test_edges_are_on_unless_they_are_turned_off() -> None:
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
-    required = ["--entities", "Config.json"]
+async def run(*options: str) -> int:
+    """The exit code of the command, run here."""
+    call = PROGRAM.parse(["servicebus", *options])
+    code: int = await call.function(**call.options)
+    return code
 
-    assert parser.parse_args(required).edges == 1
-    assert parser.parse_args([*required, "--edges", "7", "--idle-ms", "3000"]).edges == 7
-    assert parser.parse_args([*required, "--edges", "off"]).edges is None
+
+def test_edges_are_on_unless_they_are_turned_off() -> None:
+    def edges(*options: str) -> int | None:
+        call = PROGRAM.parse(["servicebus", "--entities", "Config.json", *options])
+        seed: int | None = call.options["options"].edges
+        return seed
+
+    assert edges() == 1
+    assert edges("--edges", "7", "--idle-ms", "3000") == 7
+    assert edges("--edges", "off") is None
 
 
 @pytest.mark.parametrize(
@@ -95,21 +102,15 @@ def test_edges_are_on_unless_they_are_turned_off() -> None:
 def test_an_option_that_is_wrong_is_named(
     options: list[str], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
-
     with pytest.raises(SystemExit):
-        parser.parse_args(options)
+        PROGRAM.parse(["servicebus", *options])
 
     assert words in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("options", [["--ca-file", "ca.pem"], ["--tls-name", "servicebus"]])
 async def test_a_certificate_is_made_with_tls_only(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
-
-    assert await run(parser.parse_args(options)) == 1
+    assert await run(*options) == 1
     assert "add --tls" in capsys.readouterr().err
 
 
@@ -141,10 +142,7 @@ def test_options_name_queues_and_subscriptions_with_and_without_sessions() -> No
 async def test_entities_that_contradict_are_named(
     options: list[str], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
-
-    assert await run(parser.parse_args([*options, "--port", "0", "--admin-port", "0"])) == 1
+    assert await run(*options, "--port", "0", "--admin-port", "0") == 1
     assert words in capsys.readouterr().err
 
 

@@ -10,7 +10,6 @@ https://developer.mozilla.org/docs/Web/HTTP/Reference/Headers/Sec-Fetch-Site
 
 from __future__ import annotations
 
-import argparse
 import ipaddress
 from collections.abc import Awaitable, Callable, Mapping
 from urllib.parse import urlsplit
@@ -21,17 +20,6 @@ from aiohttp.typedefs import Middleware
 _OWN_SITE = frozenset({"same-origin", "none"})
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _OTHER_SITE = "Refused: a page of another site asked for this."
-
-
-def add_allowed_host(parser: argparse.ArgumentParser) -> None:
-    """Declare the option `--allowed-host`."""
-    parser.add_argument(
-        "--allowed-host",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="a host name by which clients reach the HTTP ports, besides localhost; may be repeated",
-    )
 
 
 class Access:

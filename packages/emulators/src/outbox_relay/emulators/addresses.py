@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
-import os
-
 LOOPBACK = "127.0.0.1"
 HOST_VARIABLE = "EMULATORS_HOST"
 """The environment variable with the default of `--host`: containers set it, as nothing sees their loopback."""
 
 _ALL = {"0.0.0.0": LOOPBACK, "::": "::1"}
 _LOCAL = frozenset({LOOPBACK, "::1", "localhost"})
-
-
-def add_host(parser: argparse.ArgumentParser) -> None:
-    """Declare the option `--host`."""
-    parser.add_argument(
-        "--host",
-        type=_host,
-        default=os.environ.get(HOST_VARIABLE) or LOOPBACK,
-        metavar="ADDRESS",
-        help="address to listen on, 0.0.0.0 for all of this machine's: the keys are public "
-        f"(default: the environment variable {HOST_VARIABLE}, or else {LOOPBACK})",
-    )
 
 
 def is_local(host: str) -> bool:
@@ -41,7 +26,8 @@ def reachable(host: str) -> str:
     return f"[{found}]" if ":" in found else found
 
 
-def _host(text: str) -> str:
+def host_name(text: str) -> str:
+    """Parse the value of `--host`. Raises ValueError."""
     if not text or not text.isascii() or not text.strip("[]"):
-        raise argparse.ArgumentTypeError(f"must be a host name or an IP address, not '{text}'")
+        raise ValueError(f"must be a host name or an IP address, not '{text}'")
     return text.strip("[]")

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any
 
-from outbox_relay.inbox import shell
+from cyclopts import App, Parameter
+
+from outbox_relay.command_line import Call, Program, as_json, printable, table
 from outbox_relay.inbox.parking import NotReleased, ParkedKey, ParkedMessage, encode
-from outbox_relay.inbox.shell import as_json, printable
 from outbox_relay.inbox.stores.opening import FORMS, OpenedStore, StoreNotOpened, opened
 from outbox_relay.inbox.version import __version__
 
@@ -39,7 +39,30 @@ exit codes:
   141  standard output was closed before all of it was written, as by head"""
 
 
-_Command = Callable[[OpenedStore, argparse.Namespace], Awaitable[None]]
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The options of every command.
+
+    Attributes:
+        json: print JSON
+        consumer: the consumer's name
+        schema: schema of the tables in PostgreSQL or SQL Server, if not the usual
+    """
+
+    json: bool = False
+    store: Annotated[str | None, Parameter(help=f"{FORMS} (default: the variable {STORE})")] = None
+    consumer: str = "default"
+    schema: str | None = None
+
+
+Parking = Annotated[OpenedStore, Parameter(parse=False)]
+"""The store of a command."""
+
+Key = Annotated[
+    str, Parameter(name="KEY", help="the parked key, as `keys` lists it: the session id of its messages")
+]
+Topic = Annotated[str | None, Parameter(help="the topic or queue, if the key is parked in several")]
 
 
 class _Refused(Exception):
@@ -61,65 +84,79 @@ def main(arguments: Sequence[str] | None = None) -> int:
         0 if it was carried out, 1 if it was refused, 2 if the call is wrong or the store cannot be opened, 130 if
         it was interrupted.
     """
-    chosen = parser().parse_args(arguments)
+    call = PROGRAM.parse(sys.argv[1:] if arguments is None else arguments)
+    options: Options = call.options["options"]
     try:
-        asyncio.run(_run(chosen))
+        asyncio.run(_run(call, options))
     except _Refused as refusal:
-        return _report(refusal, chosen, _REFUSED)
+        return _report(refusal, options, _REFUSED)
     except (_Misused, StoreNotOpened) as error:
-        return _report(error, chosen, _USAGE)
+        return _report(error, options, _USAGE)
     except KeyboardInterrupt:
         return _INTERRUPTED
     return _DONE
 
 
-def _report(error: Exception, chosen: argparse.Namespace, code: int) -> int:
+def _report(error: Exception, options: Options, code: int) -> int:
     """Print an error, with --json on standard output too; return the exit code."""
     print(error, file=sys.stderr)
-    if chosen.json:
+    if options.json:
         print(as_json({**getattr(error, "values", {}), "error": str(error)}))
     return code
 
 
-async def _run(chosen: argparse.Namespace) -> None:
-    if not chosen.store:
+async def _run(call: Call, options: Options) -> None:
+    store = options.store or os.environ.get(STORE)
+    if not store:
         raise _Misused(f"Give --store or set {STORE}: {FORMS}.")
-    if chosen.run is _release and chosen.all == (chosen.key is not None):
+    if call.function is release and call.options["all"] == (call.positional != (None,)):
         raise _Misused("Give either a key, or --all for every parked key.")
-    async with opened(chosen.store, chosen.consumer, chosen.schema) as parking:
-        await chosen.run(parking, chosen)
+    async with opened(store, options.consumer, options.schema) as parking:
+        await call.function(*call.positional, **call.options, parking=parking)
 
 
 # The commands.
 
 
-async def _keys(parking: OpenedStore, chosen: argparse.Namespace) -> None:
+async def keys(*, options: Options = Options(), parking: Parking) -> None:
+    """List the parked keys."""
     found = await parking.keys()
     if not found:
-        await _check_consumer(parking, chosen)
-    if chosen.json:
+        await _check_consumer(parking, options)
+    if options.json:
         print(as_json([_key_fields(each) for each in found]))
     elif not found:
         print("no key is parked")
     else:
-        _table(
-            ("KEY", "TOPIC", "SINCE", "MESSAGES", "STATE", "REASON", "ERROR"),
-            [list(_key_fields(each).values()) for each in found],
-        )
+        head = ("KEY", "TOPIC", "SINCE", "MESSAGES", "STATE", "REASON", "ERROR")
+        _print_table(head, [list(_key_fields(each).values()) for each in found])
 
 
-async def _show(parking: OpenedStore, chosen: argparse.Namespace) -> None:
-    key = await _one(parking, chosen)
-    listed = [_message_fields(each, data=chosen.data) async for each in _messages(parking, key)]
-    fields = _key_fields(key)
-    if chosen.data:
-        fields["detail"] = key.cause.detail
-    if chosen.json or chosen.data:
-        print(as_json({**fields, "parked": listed}, indent=None if chosen.json else 2))
+async def show(
+    key: Key,
+    /,
+    *,
+    data: bool = False,
+    topic: Topic = None,
+    options: Options = Options(),
+    parking: Parking,
+) -> None:
+    """List the messages of a parked key.
+
+    Args:
+        data: with the exception's text, and all of each message
+    """
+    found = await _one(parking, key, topic, options)
+    listed = [_message_fields(each, data=data) async for each in _messages(parking, found)]
+    fields = _key_fields(found)
+    if data:
+        fields["detail"] = found.cause.detail
+    if options.json or data:
+        print(as_json({**fields, "parked": listed}, indent=None if options.json else 2))
         return
-    state = f"{_state(key)} since {_time(key.since)}"
-    print(printable(f"{key.key} of {key.topic}, {state}: {key.cause.reason} {key.cause.error}"))
-    _table(
+    state = f"{_state(found)} since {_time(found.since)}"
+    print(printable(f"{found.key} of {found.topic}, {state}: {found.cause.reason} {found.cause.error}"))
+    _print_table(
         ("NUMBER", "ID", "ENQUEUED", "ATTEMPTS", ""),
         [
             (
@@ -137,130 +174,122 @@ async def _show(parking: OpenedStore, chosen: argparse.Namespace) -> None:
 _PLACE = "only its place: the message is in the dead-letter queue"
 
 
-async def _release(parking: OpenedStore, chosen: argparse.Namespace) -> None:
-    keys = await parking.keys() if chosen.all else [await _one(parking, chosen)]
-    if not keys:
-        await _check_consumer(parking, chosen)
-        _say("no key is parked", chosen)
+async def release(
+    key: Annotated[str | None, Parameter(name="KEY")] = None,
+    /,
+    *,
+    all: bool = False,
+    topic: Topic = None,
+    options: Options = Options(),
+    parking: Parking,
+) -> None:
+    """Have the messages of a key handed to the handler, in order.
+
+    Args:
+        key: the parked key, as `keys` lists it; not with --all
+        all: release every parked key
+    """
+    chosen = await parking.keys() if key is None else [await _one(parking, key, topic, options)]
+    if not chosen:
+        await _check_consumer(parking, options)
+        _say("no key is parked", options)
     released, refused = [], []
-    for key in keys:
+    for each in chosen:
         try:
-            if await parking.release(key.topic, key.key):
-                released.append({"key": key.key, "topic": key.topic})
-                what = f"released {key.key!r} of {key.topic}"
-                _say(f"{what}: a running receiver hands over its messages, in order", chosen)
+            if await parking.release(each.topic, each.key):
+                released.append({"key": each.key, "topic": each.topic})
+                what = f"released {each.key!r} of {each.topic}"
+                _say(f"{what}: a running receiver hands over its messages, in order", options)
         except NotReleased as refusal:
             refused.append(str(refusal))
     values = {"released": released, "refused": refused}
     if refused:
         raise _Refused("\n".join(map(printable, refused)), values)
-    if chosen.json:
+    if options.json:
         print(as_json(values))
 
 
-async def _discard(parking: OpenedStore, chosen: argparse.Namespace) -> None:
-    key = await _one(parking, chosen)
-    if chosen.whole_key:
-        shown = [replace(each, message=None) async for each in _messages(parking, key)]
+async def discard(
+    key: Key,
+    /,
+    *,
+    whole_key: bool = False,
+    yes: bool = False,
+    topic: Topic = None,
+    options: Options = Options(),
+    parking: Parking,
+) -> None:
+    """Drop the first message of a parked key, for good.
+
+    Args:
+        whole_key: drop all messages that the key has now
+        yes: do not ask; required without a terminal
+    """
+    found = await _one(parking, key, topic, options)
+    if whole_key:
+        shown = [replace(each, message=None) async for each in _messages(parking, found)]
         what = f"all {len(shown)} message(s)"
     else:
-        shown = await parking.messages(key.topic, key.key, limit=1)
+        shown = await parking.messages(found.topic, found.key, limit=1)
         what = "".join(f"message {each.id!r}, number {each.number}," for each in shown)
-    question = f"Discard {what} of the key {key.key!r} of {key.topic} for good? Type yes to continue: "
-    if not chosen.yes and not _confirmed(printable(question)):
+    question = f"Discard {what} of the key {found.key!r} of {found.topic} for good? Type yes to continue: "
+    if not yes and not _confirmed(printable(question)):
         raise _Refused("Nothing was discarded: confirm it, or give --yes.")
     count = 0
     # Only what was shown: neither what was set aside meanwhile, nor what is first now.
     for start in range(0, len(shown), _PAGE):
-        count += len(await parking.discard(key.topic, key.key, shown[start : start + _PAGE]))
-    is_parked = await parking.is_parked(key.topic, key.key)
-    values = {"key": key.key, "topic": key.topic, "discarded": count, "parked": is_parked}
+        count += len(await parking.discard(found.topic, found.key, shown[start : start + _PAGE]))
+    is_parked = await parking.is_parked(found.topic, found.key)
+    values = {"key": found.key, "topic": found.topic, "discarded": count, "parked": is_parked}
     left = "is still parked" if is_parked else "is no longer parked"
-    said = f"discarded {count}; the key {key.key!r} of {key.topic} {left}"
+    said = f"discarded {count}; the key {found.key!r} of {found.topic} {left}"
     if count < len(shown):
         gone = f"{len(shown) - count} of {len(shown)} shown message(s) were handled or discarded meanwhile"
         raise _Refused(printable(f"{said}; {gone}"), values)
-    _say(said, chosen)
-    if chosen.json:
+    _say(said, options)
+    if options.json:
         print(as_json(values))
 
 
 # Their parts.
 
 
-def parser() -> argparse.ArgumentParser:
-    """Return the parser for the options of the commands."""
-    parser = shell.Parser(
-        prog="python -m outbox_relay.inbox",
-        description="List, show, release and discard the parked keys of a consumer.",
-        epilog=f"`python -m outbox_relay.inbox COMMAND --help` describes each command.\n\n{_HELP}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--version", action="version", version=f"outbox-relay-inbox {__version__}")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-
-    def command(name: str, run: _Command, text: str) -> argparse.ArgumentParser:
-        added = commands.add_parser(
-            name,
-            help=text,
-            description=f"{text[0].upper()}{text[1:]}.",
-            epilog=_HELP,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        added.set_defaults(run=run)
-        added.add_argument("--json", action="store_true", help="print JSON")
-        added.add_argument(
-            "--store", default=os.environ.get(STORE), help=f"{FORMS} (default: the variable {STORE})"
-        )
-        added.add_argument("--consumer", default="default", help="the consumer's name (default: %(default)s)")
-        added.add_argument("--schema", help="schema of the tables in PostgreSQL or SQL Server, if not the usual")
-        return added
-
-    command("keys", _keys, "list the parked keys")
-    show = command("show", _show, "list the messages of a parked key")
-    show.add_argument("--data", action="store_true", help="with the exception's text, and all of each message")
-    release = command("release", _release, "have the messages of a key handed to the handler, in order")
-    release.add_argument("--all", action="store_true", help="release every parked key")
-    discard = command("discard", _discard, "drop the first message of a parked key, for good")
-    discard.add_argument("--whole-key", action="store_true", help="drop all messages that the key has now")
-    discard.add_argument("--yes", action="store_true", help="do not ask; required without a terminal")
-    for each in (show, release, discard):
-        optional = "; not with --all" if each is release else ""
-        each.add_argument(
-            "key",
-            metavar="KEY",
-            nargs="?" if each is release else None,
-            help=f"the parked key, as `keys` lists it: the session id of its messages{optional}",
-        )
-        each.add_argument("--topic", help="the topic or queue, if the key is parked in several")
-    return parser
+def _add_commands(app: App) -> None:
+    for function in (keys, show, release, discard):
+        app.command(function)
 
 
-def _say(text: str, chosen: argparse.Namespace) -> None:
+PROGRAM = Program(
+    module="outbox_relay.inbox",
+    script="outbox-relay-inbox",
+    summary="List, show, release and discard the parked keys of a consumer.",
+    epilogue=f"`python -m outbox_relay.inbox COMMAND --help` describes each command.\n\n{_HELP}",
+    version=f"outbox-relay-inbox {__version__}",
+    add_commands=_add_commands,
+)
+
+
+def _say(text: str, options: Options) -> None:
     """Print a result for a person; with --json nothing."""
-    if not chosen.json:
+    if not options.json:
         print(printable(text))
 
 
-async def _check_consumer(parking: OpenedStore, chosen: argparse.Namespace) -> None:
+async def _check_consumer(parking: OpenedStore, options: Options) -> None:
     """Refuse to say that nothing is parked by a consumer that the store has never seen."""
     if not await parking.has_records():
         what = (
-            f"The store has no record of the consumer {chosen.consumer!r}: it has handled and parked nothing, or"
+            f"The store has no record of the consumer {options.consumer!r}: it has handled and parked nothing, or"
         )
         raise _Refused(printable(f"{what} --store, --schema or --consumer names another."))
 
 
-async def _one(parking: OpenedStore, chosen: argparse.Namespace) -> ParkedKey:
+async def _one(parking: OpenedStore, key: str, topic: str | None, options: Options) -> ParkedKey:
     """Return the parked key that was named."""
-    found = [
-        each
-        for each in await parking.keys()
-        if each.key == chosen.key and (chosen.topic is None or each.topic == chosen.topic)
-    ]
+    found = [each for each in await parking.keys() if each.key == key and topic in (None, each.topic)]
     if not found:
-        await _check_consumer(parking, chosen)
-        raise _Refused(printable(f"The key {chosen.key!r} is not parked by the consumer {chosen.consumer!r}."))
+        await _check_consumer(parking, options)
+        raise _Refused(printable(f"The key {key!r} is not parked by the consumer {options.consumer!r}."))
     if len(found) > 1:
         topics = ", ".join(each.topic for each in found)
         raise _Refused(printable(f"Give --topic: the key is parked in {topics}."))
@@ -320,8 +349,5 @@ def _time(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _table(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    texts = [tuple(printable(str(each)) for each in row) for row in (heads, *rows)]
-    widths = [max(len(row[column]) for row in texts) for column in range(len(heads))]
-    for row in texts:
-        print("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+def _print_table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    print("\n".join(table(head, [[str(each) for each in row] for row in rows], None)))

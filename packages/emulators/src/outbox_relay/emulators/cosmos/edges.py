@@ -13,7 +13,6 @@ Each edge has its own stream of random numbers, seeded with the seed and the edg
 
 from __future__ import annotations
 
-import argparse
 import random
 from collections import Counter
 from enum import StrEnum
@@ -68,10 +67,10 @@ class Edges:
 
 
 def seed_of(text: str) -> int | None:
-    """Parse the value of `--edges`: a whole number, or `off` for None."""
+    """Parse the value of `--edges`: a whole number, or `off` for None. Raises ValueError."""
     if text == OFF:
         return None
     try:
         return int(text)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(f"'{text}' is neither a whole number nor '{OFF}'") from error
+        raise ValueError(f"'{text}' is neither a whole number nor '{OFF}'") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from outbox_relay.emulators.cosmos.account import Account
@@ -34,7 +35,7 @@ class ContainerSpec:
         return cls(match["database"], match["container"], match["path"], None if ttl is None else int(ttl))
 
 
-def provision(account: Account, specs: list[ContainerSpec]) -> None:
+def provision(account: Account, specs: Iterable[ContainerSpec]) -> None:
     """Create the missing containers. Raises ValueError if one exists with another key or TTL, or is invalid."""
     for spec in specs:
         try:

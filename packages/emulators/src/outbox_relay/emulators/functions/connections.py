@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
+import sys
 from contextlib import AsyncExitStack
 
 from azure.core.credentials_async import AsyncTokenCredential
@@ -12,7 +14,6 @@ from azure.cosmos.aio import CosmosClient
 from outbox_relay.emulators.functions.errors import HostError, UnableToStart, describe, is_transient
 from outbox_relay.emulators.functions.settings import Connection, Settings
 from outbox_relay.emulators.functions.transport import client_options
-from outbox_relay.emulators.shell import python
 
 _MANAGED_IDENTITY = "managedidentity"
 
@@ -62,8 +63,8 @@ class Connections:
             from azure.identity.aio import DefaultAzureCredential, ManagedIdentityCredential
         except ModuleNotFoundError as error:
             raise HostError(
-                f"{error}. Run {python()} -m pip install 'outbox-relay-emulators[identity]', "
-                "or set a connection string"
+                f"{error}. Run {shlex.quote(sys.executable)} -m pip install "
+                "'outbox-relay-emulators[identity]', or set a connection string"
             ) from error
 
         if (connection.credential or "").casefold() == _MANAGED_IDENTITY:

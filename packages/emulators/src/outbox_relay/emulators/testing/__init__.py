@@ -12,13 +12,14 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from typing import TYPE_CHECKING, Any
 
 from outbox_relay.emulators.faults import InvalidFault
 from outbox_relay.emulators.servicebus.entities import Entities, EntitiesError
 from outbox_relay.emulators.servicebus.listeners import Secured, Tls
 from outbox_relay.emulators.servicebus.shorthand import entities_of
-from outbox_relay.emulators.shell import python
 from outbox_relay.emulators.testing.background import BackgroundLoop, background_loop
 from outbox_relay.emulators.testing.clock import ManualClock
 from outbox_relay.emulators.testing.cosmos import CosmosAccount, CosmosDatabase, cosmos_account
@@ -59,7 +60,6 @@ def __getattr__(name: str) -> Any:
     try:
         from outbox_relay.emulators.testing import servicebus
     except ModuleNotFoundError as error:
-        raise ImportError(
-            f"{error}. Run {python()} -m pip install 'outbox-relay-emulators[servicebus]'"
-        ) from error
+        remedy = f"Run {shlex.quote(sys.executable)} -m pip install 'outbox-relay-emulators[servicebus]'"
+        raise ImportError(f"{error}. {remedy}") from error
     return getattr(servicebus, name)

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Annotated, Any
 
+from rich.text import Text
+
+from outbox_relay.command_line import printable
 from outbox_relay.operator.backends.backend import OperatorBackend
 from outbox_relay.operator.backends.scans import Scan
 from outbox_relay.operator.cli import generations
-from outbox_relay.operator.cli.arguments import Commands, add_stream, chosen_streams, each_outbox, invocation_of
 from outbox_relay.operator.cli.blocked_keys import holdups
+from outbox_relay.operator.cli.options import (
+    Administration,
+    AllStreams,
+    Session,
+    command_app,
+    duration,
+    each_outbox,
+)
 from outbox_relay.operator.cli.routes_report import explained
 from outbox_relay.operator.cli.servicebus_checks import (
     Requirements,
@@ -23,10 +32,9 @@ from outbox_relay.operator.cli.servicebus_checks import (
     read_namespace,
     read_servicebus,
 )
-from outbox_relay.operator.cli.shell import printable
-from outbox_relay.operator.cli.terminal import ExitCode, Result, Terminal
+from outbox_relay.operator.cli.terminal import ExitCode, Result
 from relay.backends.findings import Finding, Level
-from relay.config.clients import ADMIN_VARIABLE, ManagementAddress, administration_address
+from relay.config.clients import ManagementAddress, administration_address
 from relay.config.settings import SERVICEBUS, Settings
 from relay.core.errors import SettingsError
 from relay.core.remedy import PLAIN, Invocation, Sentence, render
@@ -61,50 +69,50 @@ takes time and request units.
 
 Reading the properties of the topic and its subscriptions requires the Manage right. The app does not need it."""
 
-_STYLES = {Level.WARNING: "yellow", Level.UNKNOWN: "magenta", Level.ERROR: "red"}
+_STYLES = {Level.WARNING: "bold yellow", Level.UNKNOWN: "bold magenta", Level.ERROR: "bold red"}
 
 
-def add_to(commands: Commands) -> None:
-    parser = commands.add("check", "validate the settings and the resources they name", EXAMPLES, run)
-    add_stream(parser, "every one if none is named")
-    shortest = "the shortest acceptable duplicate detection window, as PT10M, 10m or in seconds"
-    parser.add_duration("--min-window", _DEFAULTS.min_window, shortest)
-    parser.add_duration("--min-ttl", _DEFAULTS.min_ttl, "warn if messages live for less than this")
-    parser.add_argument(
-        "--servicebus-admin",
-        metavar="ADDRESS",
-        help="the Service Bus management endpoint, if its address is not the one in SERVICEBUS: a URL, used with "
-        f"the credentials of SERVICEBUS, or a connection string (default: ${ADMIN_VARIABLE}; for the namespace of "
-        "another setting NAME: $NAME_ADMIN)",
-    )
-    parser.add_argument(
-        "--scan",
-        action="store_true",
-        help="find the events that can never become messages, and the documents that the Functions host cannot "
-        "deliver",
-    )
-    parser.add_argument("--strict", action="store_true", help="exit with 1 on warnings too")
-    parser.add_argument("--allow-unknown", action="store_true", help="do not exit with 1 on what cannot be read")
+app = command_app("check", EXAMPLES)
 
 
-async def run(arguments: argparse.Namespace, environment: Mapping[str, str], terminal: Terminal) -> Result:
-    """Check the settings and, if they are valid, the resources that they name."""
-    by = invocation_of(arguments)
+@app.default
+async def check(
+    *,
+    min_window: Annotated[
+        timedelta,
+        duration("the shortest acceptable duplicate detection window, as PT10M, 10m or in seconds"),
+    ] = _DEFAULTS.min_window,
+    min_ttl: Annotated[timedelta, duration("warn if messages live for less than this")] = _DEFAULTS.min_ttl,
+    administration: Administration = None,
+    scan: bool = False,
+    strict: bool = False,
+    allow_unknown: bool = False,
+    options: AllStreams = AllStreams(),
+    session: Session,
+) -> Result:
+    """Check the settings and, if they are valid, the resources that they name.
+
+    Args:
+        scan: find events that can never become messages, and documents that the Functions host cannot deliver
+        strict: exit with 1 on warnings too
+        allow_unknown: do not exit with 1 on what cannot be read
+    """
+    by = options.invocation
     try:
-        streams = chosen_streams(arguments, environment)
+        streams = options.streams(session.environment)
     except SettingsError as error:
-        return result(ExitCode.USAGE, settings_findings(error), terminal, by)
-    required = Requirements(arguments.min_window, arguments.min_ttl)
-    found = await findings(streams, environment, required, arguments.servicebus_admin)
+        return result(ExitCode.USAGE, settings_findings(error), by)
+    required = Requirements(min_window, min_ttl)
+    found = await findings(streams, session.environment, required, administration)
     scans = []
-    for settings in streams if arguments.scan else ():
+    for settings in streams if scan else ():
         for source, backend in each_outbox(settings):
             scans += [await backend.scan()]
             scanned = _chosen(scans[-1].findings, source, settings)
             # What stops the next page was found without a scan.
             found += [each for each in _once([(settings.stream, scanned)], streams) if each not in found]
-    code = exit_code(found, strict=arguments.strict, allow_unknown=arguments.allow_unknown)
-    return result(code, found, terminal, by, scans)
+    code = exit_code(found, strict=strict, allow_unknown=allow_unknown)
+    return result(code, found, by, scans)
 
 
 async def findings(
@@ -272,26 +280,25 @@ def exit_code(found: list[Finding], *, strict: bool, allow_unknown: bool) -> Exi
     return ExitCode.FINDINGS if any(finding.level in counted for finding in found) else ExitCode.OK
 
 
-def _line(finding: Finding, terminal: Terminal, by: Invocation = PLAIN) -> str:
-    level, what = f"{finding.level:<8}", printable(render(finding.what, by))
+def _line(finding: Finding, by: Invocation = PLAIN) -> Text:
+    level, what = f"{finding.level:<8}", f" {printable(render(finding.what, by))}"
     if finding.level is Level.OK:
-        return terminal.painted(f"{level} {what}", "faint")
-    return f"{terminal.painted(level, _STYLES[finding.level])} {what}"
+        return Text(level + what, "dim")
+    return Text.assemble((level, _STYLES[finding.level]), what)
 
 
 def result(
     code: ExitCode,
     found: list[Finding],
-    terminal: Terminal,
     by: Invocation = PLAIN,
     scans: Sequence[Scan] = (),
 ) -> Result:
     counts = Counter(finding.level for finding in found)
-    lines = []
+    lines: list[str | Text] = []
     for finding in found:
-        lines.append(_line(finding, terminal, by))
+        lines.append(_line(finding, by))
         if finding.remedy is not None:
-            lines.append(f"{'':<8} -> {printable(render(finding.remedy, by))}")
+            lines.append(f"{'':<8} -> {render(finding.remedy, by)}")
     lines.append(", ".join(f"{counts[level]} {level}" for level in Level))
     data: dict[str, Any] = {
         "counts": {str(level): counts[level] for level in Level},
@@ -302,4 +309,4 @@ def result(
     for scan in scans:
         # Two outboxes have members of one name: what is wrong with the events of both.
         data |= {name: data[name] + value if name in data else value for name, value in scan.data.items()}
-    return Result(code, data, lines, styled=True)
+    return Result(code, data, lines)

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
 
+from cyclopts import Parameter
+
+from outbox_relay.command_line import port_number, python, value
 from outbox_relay.operator.backends.backend import OperatorBackend, open_backend
-from outbox_relay.operator.cli import check, shell
-from outbox_relay.operator.cli.arguments import (
-    Commands,
-    add_source,
-    add_stream,
-    chosen_streams,
-    invocation_of,
-    port_number,
-)
+from outbox_relay.operator.cli import check
+from outbox_relay.operator.cli.options import AllStreams, Session, Source, command_app
 from outbox_relay.operator.cli.routes_report import target_of
-from outbox_relay.operator.cli.terminal import ExitCode, Result, Terminal, stop_signal
+from outbox_relay.operator.cli.terminal import ExitCode, Result, stop_signal
 from outbox_relay.operator.console.ports import Check, View
 from relay.backends.findings import Finding
 from relay.config.settings import Settings
@@ -55,31 +50,36 @@ the authentication of Azure Container Apps or App Service; there is no option to
 SIGTERM or Ctrl-C ends it. The first line on standard output is its address."""
 
 
-def add_to(commands: Commands) -> None:
-    parser = commands.add("console", "serve a page that shows where events are", EXAMPLES, run)
-    add_source(parser)
-    add_stream(parser, "all of them by default")
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
-    parser.add_argument(
-        "--port", type=port_number, default=8080, help="port to listen on; 0 takes a free one (default: 8080)"
-    )
-    parser.add_argument(
-        "--from",
-        dest="begin",
-        choices=("now", "beginning"),
-        default="now",
-        help="count the events from now on, or read the whole outbox first, which takes request units (default: "
-        "now)",
-    )
+app = command_app("console", EXAMPLES)
 
 
-async def run(arguments: argparse.Namespace, environment: Mapping[str, str], _: Terminal) -> Result:
-    """Serve the page until SIGINT or SIGTERM."""
-    streams = _with_source(chosen_streams(arguments, environment), arguments.source)
+@app.default
+async def console(
+    *,
+    source: Source = None,
+    host: str = "127.0.0.1",
+    port: Annotated[int, value(port_number, help="port to listen on; 0 takes a free one")] = 8080,
+    begin: Annotated[
+        Literal["now", "beginning"],
+        Parameter(
+            name="--from",
+            help="count the events from now on, or read the whole outbox first, which takes request units",
+        ),
+    ] = "now",
+    options: AllStreams = AllStreams(),
+    session: Session,
+) -> Result:
+    """Serve a page that shows where events are, until SIGINT or SIGTERM.
+
+    Args:
+        host: address to listen on
+    """
+    environment = session.environment
+    streams = _with_source(options.streams(environment), source)
     if find_spec("jinja2") is None:
         raise UsageError(
             f"the console needs the package 'jinja2', which is missing from {sys.executable}. "
-            f"Run {shell.python()} -m pip install Jinja2."
+            f"Run {python()} -m pip install Jinja2."
         )
     # Here, as no other command needs what serves a page.
     from outbox_relay.operator.console.observer import observer_of
@@ -87,19 +87,19 @@ async def run(arguments: argparse.Namespace, environment: Mapping[str, str], _: 
     from outbox_relay.operator.console.server import access_for, loopback, serving
 
     shown = ConsoleSettings.from_environment(environment)
-    access, check = access_for(arguments.host), check_of(environment)
+    access, check = access_for(host), check_of(environment)
     stop = stop_signal()
     async with AsyncExitStack() as opened:
         views = []
         for each in streams:
-            backend = open_backend(each, arguments.source)
-            observer = observer_of(backend, environment, from_beginning=arguments.begin == "beginning")
+            backend = open_backend(each, source)
+            observer = observer_of(backend, environment, from_beginning=begin == "beginning")
             view = await opened.enter_async_context(observer)
             # Anyone who is not at this machine has another Python, and other files.
-            reader = invocation_of(arguments) if access is loopback else PLAIN
+            reader = options.invocation if access is loopback else PLAIN
             views.append(stream_view(each, backend, view, reader))
-        app = application_of_views(streams, views, access, settings=shown, check=check)
-        async with serving(app, arguments.host, arguments.port) as address:
+        served = application_of_views(streams, views, access, settings=shown, check=check)
+        async with serving(served, host, port) as address:
             print(f"The console is on {address}", flush=True)
             if access is not loopback:
                 print("It answers only requests that the platform has authenticated.", file=sys.stderr)

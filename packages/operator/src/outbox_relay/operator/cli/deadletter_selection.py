@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from operator import attrgetter
+from typing import Annotated
 
 from azure.core.exceptions import AzureError
 from azure.servicebus.aio import ServiceBusClient
+from cyclopts import Parameter
 
-from outbox_relay.operator.cli.arguments import Parser, administration_of
+from outbox_relay.command_line import table, value
+from outbox_relay.operator.cli.options import Administration, Ids, Key
 from outbox_relay.operator.cli.servicebus_checks import (
     ServiceBusFacts,
     cannot_list,
     read_servicebus,
     receiving_refused,
 )
-from outbox_relay.operator.cli.terminal import Terminal, table
+from outbox_relay.operator.cli.terminal import Terminal
 from outbox_relay.operator.deadletters.letter import NO_REASON, DeadLetter, iso
 from outbox_relay.operator.deadletters.queue import HELD, DeadLetterQueue
 from outbox_relay.operator.deadletters.receiving_entity import ReceivingEntity
 from relay.backends.findings import Gap
-from relay.config.clients import ADMIN_VARIABLE, servicebus_client
+from relay.config.clients import administration_address, servicebus_client
 from relay.config.settings import Settings
 from relay.core.errors import UsageError
 
@@ -37,39 +39,43 @@ NOT_LOCKED = (
 _NAME = re.compile(r"([\w./-]+)/(\d+)", re.ASCII)
 
 
-def name(text: str) -> str:
-    """Check the name of a dead letter, as the type of an argument."""
+def _name(text: str) -> str:
+    """Check the name of a dead letter. Raises ValueError."""
     if not _NAME.fullmatch(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no dead letter: write it as all/17, as `list` shows it")
+        raise ValueError(f"{text!r} is no dead letter: write it as all/17, as `list` shows it")
     return text
 
 
-def add_filter(parser: Parser) -> None:
-    parser.add_argument(
-        "--subscription",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="only this subscription; may be repeated (default: all of the topic, if the Manage right lets the "
-        "command find them)",
-    )
-    parser.add_argument("--reason", metavar="REASON", help="only dead letters with this reason")
-    parser.add_argument("--partition-key", metavar="KEY", help="only dead letters of this partition key")
-    parser.add_argument(
-        "--id", action="append", default=[], metavar="ID", help="only this message id; may be repeated"
-    )
-    parser.add_argument(
-        "--servicebus-admin",
-        metavar="ADDRESS",
-        help=f"the Service Bus management endpoint, as for check (default: ${ADMIN_VARIABLE})",
-    )
+Name = Annotated[str, value(_name, name="NAME", help="a dead letter, as `list` names it")]
+"""The name of a dead letter."""
+
+All = Annotated[bool, Parameter(help="every dead letter, or every one of --subscription")]
+"""The option that chooses all dead letters."""
 
 
-def add_choice(parser: Parser) -> None:
-    parser.add_argument("names", nargs="*", type=name, metavar="NAME", help="dead letters, as `list` names them")
-    parser.add_argument("--all", action="store_true", help="every dead letter, or every one of --subscription")
-    add_filter(parser)
-    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """The options that choose dead letters.
+
+    Attributes:
+        reason: only dead letters with this reason
+        partition_key: only dead letters of this partition key
+        id: only this message id; may be repeated
+    """
+
+    subscription: Annotated[
+        tuple[str, ...],
+        Parameter(
+            metavar="NAME",
+            help="only this subscription; may be repeated (default: all of the topic, if the Manage right lets "
+            "the command find them)",
+        ),
+    ] = ()
+    reason: Annotated[str | None, Parameter(metavar="REASON")] = None
+    partition_key: Key = None
+    id: Ids = ()
+    administration: Administration = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,19 +88,19 @@ class Choice:
     ids: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, arguments: argparse.Namespace) -> Choice:
+    def of(cls, selection: Selection, names: Sequence[str] = (), *, all: bool = False) -> Choice:
         """Return the choice of `discard` and `resubmit`. Raises UsageError if nothing is chosen, or twice."""
-        filtered = arguments.reason or arguments.partition_key or arguments.id
-        if arguments.names and (arguments.all or filtered or arguments.subscription):
+        filtered = selection.reason or selection.partition_key or selection.id
+        if names and (all or filtered or selection.subscription):
             raise UsageError("give either names, or --all, --subscription, --reason, --partition-key and --id")
-        if not arguments.names and not arguments.all and not filtered:
+        if not names and not all and not filtered:
             raise UsageError("choose dead letters: give names, --reason, --partition-key, --id or --all")
-        return cls(frozenset(arguments.names), *_filter(arguments))
+        return cls.filter(selection, names)
 
     @classmethod
-    def filter(cls, arguments: argparse.Namespace) -> Choice:
+    def filter(cls, selection: Selection, names: Sequence[str] = ()) -> Choice:
         """Return the choice of `list`."""
-        return cls(frozenset(), *_filter(arguments))
+        return cls(frozenset(names), selection.reason, selection.partition_key, frozenset(selection.id))
 
     def has(self, letter: DeadLetter) -> bool:
         if self.names:
@@ -117,19 +123,14 @@ class Choice:
         return sorted(self.names - {letter.name for letter in found})
 
 
-def _filter(arguments: argparse.Namespace) -> tuple[str | None, str | None, frozenset[str]]:
-    return arguments.reason, arguments.partition_key, frozenset(arguments.id)
-
-
-async def read_topic(
-    settings: Settings, arguments: argparse.Namespace, environment: Mapping[str, str]
-) -> ServiceBusFacts:
+async def read_topic(settings: Settings, selection: Selection, environment: Mapping[str, str]) -> ServiceBusFacts:
     """Read the topic and its subscriptions, as far as these rights allow."""
-    return await read_servicebus(settings, administration_of(settings, arguments, environment))
+    address = administration_address(selection.administration, environment, settings.servicebus.setting)
+    return await read_servicebus(settings, address)
 
 
 async def subscriptions_of(
-    settings: Settings, arguments: argparse.Namespace, environment: Mapping[str, str], names: Iterable[str] = ()
+    settings: Settings, selection: Selection, environment: Mapping[str, str], names: Iterable[str] = ()
 ) -> list[str]:
     """Return the subscriptions to look into.
 
@@ -139,11 +140,11 @@ async def subscriptions_of(
         UsageError: None is wanted, and those of the topic cannot be listed; or one of a queue.
         ServiceError: None is wanted, and Service Bus does not answer.
     """
-    if given := named(settings, [*(f"{each}/0" for each in arguments.subscription), *names]):
+    if given := named(settings, [*(f"{each}/0" for each in selection.subscription), *names]):
         return given
     if settings.servicebus.is_queue:
         return [settings.servicebus.entity]
-    found = (await read_topic(settings, arguments, environment)).subscriptions
+    found = (await read_topic(settings, selection, environment)).subscriptions
     if isinstance(found, Gap):
         raise cannot_list(settings, found)
     return sorted(each.name for each in found)

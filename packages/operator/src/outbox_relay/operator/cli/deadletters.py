@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-import argparse
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import Annotated
 
-from outbox_relay.operator.cli import deadletters_resubmit
-from outbox_relay.operator.cli.arguments import Commands, one_stream, positive
+from cyclopts import Parameter
+
+from outbox_relay.command_line import as_json
 from outbox_relay.operator.cli.deadletter_selection import (
     NOT_LOCKED,
+    All,
     Choice,
-    add_choice,
-    add_filter,
+    Name,
+    Selection,
     asked,
     explained,
     find,
-    name,
     named,
     opened,
     rows,
     subscriptions_of,
 )
-from outbox_relay.operator.cli.shell import as_json
+from outbox_relay.operator.cli.deadletters_resubmit import EXAMPLES as RESUBMIT_EXAMPLES
+from outbox_relay.operator.cli.deadletters_resubmit import resubmit
+from outbox_relay.operator.cli.options import Limit, OneStream, Session, Yes, command_app, epilogue
 from outbox_relay.operator.cli.terminal import ExitCode, Result, Terminal
 from outbox_relay.operator.deadletters.letter import DeadLetter, body, described
 from outbox_relay.operator.deadletters.queue import DeadLetterQueue
@@ -65,34 +68,22 @@ The messages are deleted, and the consumers of the subscription never get these 
 --yes the command asks, and exits with code 2 if standard input is no terminal."""
 
 
-def add_to(commands: Commands) -> None:
-    summary = "manage the dead letters of the topic's subscriptions, or of the queue"
-    group = commands.group("deadletters", summary, EXAMPLES)
-    listing = group.add("list", "list the dead letters, the oldest first", LIST_EXAMPLES, _list, one_stream=True)
-    add_filter(listing)
-    listing.add_argument(
-        "--limit",
-        type=positive,
-        metavar="N",
-        default=_DEFAULT_LIMIT,
-        help="at most this many (default: %(default)s)",
-    )
-    showing = group.add("show", "show one dead letter with its properties", SHOW_EXAMPLES, _show, one_stream=True)
-    showing.add_argument("name", type=name, metavar="NAME", help="the dead letter, as `list` names it")
-    showing.add_argument("--data", action="store_true", help="show its body too")
-    add_choice(
-        group.add("discard", "delete dead letters, after asking", DISCARD_EXAMPLES, discard, one_stream=True)
-    )
-    deadletters_resubmit.add_to(group)
+app = command_app("deadletters", EXAMPLES)
 
 
-async def _list(arguments: argparse.Namespace, environment: Mapping[str, str], terminal: Terminal) -> Result:
-    """List the dead letters that pass the filter, the oldest first."""
-    settings = one_stream(arguments, environment)
-    choice = Choice.filter(arguments)
-    subscriptions = await subscriptions_of(settings, arguments, environment)
-    found = await find(settings, subscriptions, choice, terminal)
-    shown = found[: arguments.limit]
+@app.command(name="list", help_epilogue=epilogue(LIST_EXAMPLES))
+async def list_letters(
+    *,
+    selection: Selection = Selection(),
+    limit: Limit = _DEFAULT_LIMIT,
+    options: OneStream = OneStream(),
+    session: Session,
+) -> Result:
+    """List the dead letters, the oldest first."""
+    settings = options.settings(session.environment)
+    subscriptions = await subscriptions_of(settings, selection, session.environment)
+    found = await find(settings, subscriptions, Choice.filter(selection), session.terminal)
+    shown = found[:limit]
     count = str(len(found)) if len(shown) == len(found) else f"{len(shown)} of {len(found)}"
     data = {
         "total": len(found),
@@ -104,11 +95,23 @@ async def _list(arguments: argparse.Namespace, environment: Mapping[str, str], t
     return Result(ExitCode.OK, data, [*lines, *([""] if lines else []), f"{count} dead letter(s) in {where}"])
 
 
-async def _show(arguments: argparse.Namespace, environment: Mapping[str, str], terminal: Terminal) -> Result:
-    """Show one dead letter; its body only on request, as it may be personal."""
-    settings = one_stream(arguments, environment)
-    [subscription] = named(settings, [arguments.name])
-    number = arguments.name.rpartition("/")[2]
+@app.command(help_epilogue=epilogue(SHOW_EXAMPLES))
+async def show(
+    name: Name,
+    /,
+    *,
+    with_body: Annotated[bool, Parameter(name="--data")] = False,
+    options: OneStream = OneStream(),
+    session: Session,
+) -> Result:
+    """Show one dead letter with its properties; its body only on request, as it may be personal.
+
+    Args:
+        with_body: show its body too
+    """
+    settings = options.settings(session.environment)
+    [subscription] = named(settings, [name])
+    number = name.rpartition("/")[2]
     async with (
         opened(settings) as client,
         explained(settings, subscription),
@@ -116,26 +119,37 @@ async def _show(arguments: argparse.Namespace, environment: Mapping[str, str], t
     ):
         found = [each async for each in queue.peek([int(number)])]
     if not found:
-        return Result(ExitCode.FINDINGS, {"missing": [arguments.name]}, [f"{arguments.name} is no dead letter"])
+        return Result(ExitCode.FINDINGS, {"missing": [name]}, [f"{name} is no dead letter"])
     [(letter, encoded)] = found
-    shown = {**letter.data(), **described(encoded), **({"data": body(encoded)} if arguments.data else {})}
+    shown = {**letter.data(), **described(encoded), **({"data": body(encoded)} if with_body else {})}
     return Result(ExitCode.OK, {"deadLetter": shown}, as_json(shown, indent=2).split("\n"))
 
 
-async def discard(arguments: argparse.Namespace, environment: Mapping[str, str], terminal: Terminal) -> Result:
-    """Delete the chosen dead letters."""
-    choice = Choice.of(arguments)
-    if not arguments.yes:
+@app.command(help_epilogue=epilogue(DISCARD_EXAMPLES))
+async def discard(
+    *names: Name,
+    all: All = False,
+    selection: Selection = Selection(),
+    yes: Yes = False,
+    options: OneStream = OneStream(),
+    session: Session,
+) -> Result:
+    """Delete dead letters, after asking."""
+    choice, terminal = Choice.of(selection, names, all=all), session.terminal
+    if not yes:
         terminal.require_answers()
-    settings = one_stream(arguments, environment)
-    subscriptions = await subscriptions_of(settings, arguments, environment, choice.names)
+    settings = options.settings(session.environment)
+    subscriptions = await subscriptions_of(settings, selection, session.environment, choice.names)
     found = await find(settings, subscriptions, choice, terminal)
     question = f"Discard {len(found)} dead letter(s) for good?"
-    if found and not arguments.yes and not asked(found, (), question, terminal):
+    if found and not yes and not asked(found, (), question, terminal):
         data = {"discarded": [], "locked": [], "missing": choice.missing(found), "refused": True}
         return Result(ExitCode.FINDINGS, data, ["Nothing was discarded."])
     removed = await _remove(settings, found, terminal)
     return _discarded(found, removed, choice.missing(found))
+
+
+app.command(resubmit, help_epilogue=epilogue(RESUBMIT_EXAMPLES))
 
 
 async def _remove(settings: Settings, letters: Sequence[DeadLetter], terminal: Terminal) -> list[DeadLetter]:

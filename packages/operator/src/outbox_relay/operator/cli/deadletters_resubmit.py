@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-import argparse
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Annotated, Any
 
 from azure.core.exceptions import AzureError
 from azure.servicebus.management import SubscriptionProperties
 
-from outbox_relay.operator.cli.arguments import Commands, one_stream
 from outbox_relay.operator.cli.deadletter_selection import (
     NOT_LOCKED,
+    All,
     Choice,
-    add_choice,
+    Name,
+    Selection,
     asked,
     find,
     read_topic,
     subscriptions_of,
 )
+from outbox_relay.operator.cli.options import OneStream, Session, Yes, duration
 from outbox_relay.operator.cli.servicebus_checks import ServiceBusFacts, duplicate_window, receiving_refused
-from outbox_relay.operator.cli.terminal import ExitCode, Result, Terminal
+from outbox_relay.operator.cli.terminal import ExitCode, Result
 from outbox_relay.operator.deadletters.letter import DeadLetter, iso
 from outbox_relay.operator.deadletters.resubmission import Fate, Resubmission
 from relay.backends.findings import Gap
@@ -65,13 +66,6 @@ _TEXTS = {
     "with an id, and discard this",
     Fate.BEHIND: "an earlier dead letter of its partition key was not published",
 }
-
-
-def add_to(commands: Commands) -> None:
-    summary = "publish copies of dead letters, to every subscription of the topic"
-    parser = commands.add("resubmit", summary, EXAMPLES, resubmit, one_stream=True)
-    add_choice(parser)
-    parser.add_duration("--wait", _WAIT, "how long to wait for a consumer to release a session")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,23 +116,31 @@ def _others(subscriptions: Sequence[SubscriptionProperties], letters: Sequence[D
     return sorted(each.name for each in subscriptions if having[each.name] < len(events))
 
 
-async def resubmit(arguments: argparse.Namespace, environment: Mapping[str, str], terminal: Terminal) -> Result:
-    """Publish copies of the chosen dead letters, and remove those whose copies were seen."""
-    choice = Choice.of(arguments)
-    if not arguments.yes:
+async def resubmit(
+    *names: Name,
+    all: All = False,
+    selection: Selection = Selection(),
+    yes: Yes = False,
+    wait: Annotated[timedelta, duration("how long to wait for a consumer to release a session")] = _WAIT,
+    options: OneStream = OneStream(),
+    session: Session,
+) -> Result:
+    """Publish copies of dead letters, to every subscription of the topic."""
+    choice, terminal = Choice.of(selection, names, all=all), session.terminal
+    if not yes:
         terminal.require_answers()
-    settings = one_stream(arguments, environment)
+    settings = options.settings(session.environment)
     if found := differences():
         raise UsageError(f"resubmit sends over the relay's own link: {'; '.join(found)}")
-    subscriptions = await subscriptions_of(settings, arguments, environment, choice.names)
-    facts = await read_topic(settings, arguments, environment)
+    subscriptions = await subscriptions_of(settings, selection, session.environment, choice.names)
+    facts = await read_topic(settings, selection, session.environment)
     letters = await find(settings, subscriptions, choice, terminal)
     chosen = plan(letters, facts, settings, datetime.now(UTC))
     remark = f"These events go, again, to {chosen.who} as well."
     question = f"Publish {len(chosen.ready)} event(s) again?"
-    if chosen.ready and not arguments.yes and not asked(chosen.ready, [remark], question, terminal):
+    if chosen.ready and not yes and not asked(chosen.ready, [remark], question, terminal):
         return _result(chosen, {}, {}, choice.missing(letters), refused=True)
-    fates, errors = await _publish(settings, chosen.ready, arguments.wait.total_seconds())
+    fates, errors = await _publish(settings, chosen.ready, wait.total_seconds())
     return _result(chosen, fates, errors, choice.missing(letters))
 
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from cyclopts import Parameter
 
 from outbox_relay.operator.backends.backend import OperatorBackend, open_backend
 from outbox_relay.operator.cli import generations
-from outbox_relay.operator.cli.arguments import Commands, add_stream, chosen_streams, each_outbox
+from outbox_relay.operator.cli.options import AllStreams, Key, Session, command_app, each_outbox
 from outbox_relay.operator.cli.quarantine_admin import QuarantineAdmin, open_records
 from outbox_relay.operator.cli.servicebus_checks import STANDARD_BYTES
-from outbox_relay.operator.cli.terminal import ExitCode, Result, Terminal
+from outbox_relay.operator.cli.terminal import ExitCode, Result
 from relay.config.settings import SERVICEBUS, Settings
 from relay.config.streams import APP, read_file
 from relay.core.documents import SourceDocument, StoredDocument
@@ -39,34 +40,44 @@ stream the rule that counts is shown, and the message as it would be sent, with 
 Nothing is sent or written."""
 
 
-def add_to(commands: Commands) -> None:
-    parser = commands.add("explain", "show what becomes of an event", EXAMPLES, run)
-    parser.add_argument("event", metavar="FILE|ID", help="a file with the document as JSON, or the event's id")
-    parser.add_argument("--key", metavar="KEY", help="the partition key of the event with this id")
-    add_stream(parser, "all of them without it")
+app = command_app("explain", EXAMPLES)
 
 
-async def run(arguments: argparse.Namespace, environment: Mapping[str, str], _: Terminal) -> Result:
-    stored = _in_file(arguments.event) if arguments.key is None else None
+@app.default
+async def explain(
+    event: Annotated[str, Parameter(name="FILE|ID")],
+    /,
+    *,
+    key: Key = None,
+    options: AllStreams = AllStreams(),
+    session: Session,
+) -> Result:
+    """Show what becomes of an event: its rule, and its message. Nothing is sent.
+
+    Args:
+        event: a file with the document as JSON, or the event's id
+        key: the partition key of the event with this id
+    """
+    stored = _in_file(event) if key is None else None
     if stored is None:
-        streams = chosen_streams(arguments, environment)
+        streams = options.streams(session.environment)
     else:
-        absent = _absent(environment, stored)
-        streams = chosen_streams(arguments, {**environment, **absent})
+        absent = _absent(session.environment, stored)
+        streams = options.streams({**session.environment, **absent})
         if absent.keys() & _OUTBOXES.keys():
             # The rules of the file count: those of the time of the commit are in the outbox.
             streams = [replace(each, rules=None) for each in streams]
     explained = []
     for stream in streams:
         for source, backend in each_outbox(stream):
-            found = await _explained(backend, stored, arguments)
-            if stored is None:
-                found |= await _aside(backend, arguments.key, arguments.event)
+            found = await _explained(backend, stored, key, event)
+            if key is not None:
+                found |= await _aside(backend, key, event)
             explained.append({"stream": stream.stream, **({"source": source} if source else {}), **found})
     missing = [each["outcome"] == "missing" for each in explained]
     if all(missing):
         raise UsageError(
-            f"{arguments.event!r} of the partition key {arguments.key!r} is in no outbox: give the message id, "
+            f"{event!r} of the partition key {key!r} is in no outbox: give the message id, "
             "or a file with the document"
         )
     aside = any(each["outcome"] == "quarantine" for each in explained)
@@ -118,7 +129,7 @@ def _in_file(name: str) -> StoredDocument:
 
 
 async def _explained(
-    backend: OperatorBackend, stored: StoredDocument | None, arguments: argparse.Namespace
+    backend: OperatorBackend, stored: StoredDocument | None, key: str | None, identifier: str
 ) -> dict[str, Any]:
     """Explain what one stream does with the event, in the form that `--json` prints."""
     settings, outbox = backend.settings, backend.open_outbox()
@@ -126,14 +137,15 @@ async def _explained(
         if stored is not None:
             document: SourceDocument | None = outbox.document_of(stored)
         else:
-            document = await outbox.current(arguments.key, arguments.event)
+            assert key is not None, "an event that no file has is found by its key"
+            document = await outbox.current(key, identifier)
         found = {"destination": settings.servicebus.destination}
         if document is None:
             return found | {"outcome": "missing"}
         if settings.rules is not None:
-            judged = await generations.judge(backend, outbox, document, arguments.key)
+            judged = await generations.judge(backend, outbox, document, key)
             again = replace(judged.settings, rules=None)
-            return {"generation": judged.sentence} | await _explained(open_backend(again), stored, arguments)
+            return {"generation": judged.sentence} | await _explained(open_backend(again), stored, key, identifier)
         selection = settings.selection
         if (unmet := selection.unmet(document)) is not None:
             return found | {"outcome": "ignore", "rule": f"no event, as it is not so that {unmet}"}

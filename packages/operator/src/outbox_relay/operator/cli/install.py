@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Mapping
+from datetime import timedelta
+from typing import Annotated
 
+from cyclopts import Parameter
+
+from outbox_relay.command_line import value
 from outbox_relay.operator.backends.backend import open_sql_backends
-from outbox_relay.operator.cli.arguments import Commands
-from outbox_relay.operator.cli.terminal import ExitCode, Result, Terminal
+from outbox_relay.operator.cli.options import Options, Session, command_app
+from outbox_relay.operator.cli.terminal import ExitCode, Result
 from relay.config.streams import read_streams
+from relay.core.times import parse_duration
 
 EXAMPLES = """\
 examples:
@@ -26,42 +30,57 @@ each has a quarantine of its own.
 login that prints them needs a right on the event table, to see it."""
 
 
-def add_to(commands: Commands) -> None:
-    parser = commands.add("install", "create what the relay needs in an SQL database", EXAMPLES, run)
-    parser.add_argument(
-        "--create-table", action="store_true", help="also create the event table, if there is none"
-    )
-    parser.add_argument(
-        "--keep",
-        required=True,
-        metavar="DURATION",
-        help="how long positions that every consumer has read are kept, such as 30d or 12h, or forever",
-    )
-    parser.add_argument("--no-roles", action="store_true", help="do not create the roles of the feed")
-    parser.add_argument(
-        "--notify",
-        action="store_true",
-        help="PostgreSQL: commits wake readers, and writers pay for it",
-    )
-    parser.add_argument(
-        "--sql", dest="as_script", action="store_true", help="print the statements instead of running them"
-    )
-    parser.add_argument("--no-notify", action="store_true", help="readers poll (default)")
+app = command_app("install", EXAMPLES)
+
+_HOUR = timedelta(hours=1)
 
 
-async def run(arguments: argparse.Namespace, environment: Mapping[str, str], _: Terminal) -> Result:
-    backends = open_sql_backends(read_streams(environment))
-    options = {
-        "create_table": arguments.create_table,
-        "roles": not arguments.no_roles,
-        "notify": arguments.notify and not arguments.no_notify,
-    }
-    if arguments.as_script:
-        script = await backends[0].script_of(backends, keep=arguments.keep, **options)
+def _keep(text: str) -> str:
+    """Parse how long positions are kept, in the form that the feed stores. Raises ValueError."""
+    if text == "forever":
+        return text
+    hours, rest = divmod(parse_duration(text), _HOUR)
+    if rest or not hours:
+        raise ValueError(f"{text!r} is not a number of whole hours: write it as 30d, 12h or forever")
+    return f"{hours // 24}d" if hours % 24 == 0 else f"{hours}h"
+
+
+@app.default
+async def install(
+    *,
+    create_table: bool = False,
+    keep: Annotated[
+        str,
+        value(
+            _keep,
+            metavar="DURATION",
+            help="how long positions that every consumer has read are kept, such as 30d or 12h, or forever",
+        ),
+    ],
+    no_roles: bool = False,
+    notify: bool = False,
+    as_script: Annotated[bool, Parameter(name="--sql")] = False,
+    no_notify: bool = False,
+    options: Options = Options(),
+    session: Session,
+) -> Result:
+    """Create what the relay needs in an SQL database.
+
+    Args:
+        create_table: also create the event table, if there is none
+        no_roles: do not create the roles of the feed
+        notify: PostgreSQL: commits wake readers, and writers pay for it
+        as_script: print the statements instead of running them
+        no_notify: readers poll (default)
+    """
+    backends = open_sql_backends(read_streams(session.environment))
+    chosen = {"create_table": create_table, "roles": not no_roles, "notify": notify and not no_notify}
+    if as_script:
+        script = await backends[0].script_of(backends, keep=keep, **chosen)
         return Result(ExitCode.OK, {"sql": script}, script.splitlines())
     done: list[str] = []
     for backend in backends:
-        done += await backend.install(keep=arguments.keep, **options)
+        done += await backend.install(keep=keep, **chosen)
     # Several streams have the same event table.
     advice = dict.fromkeys(each.advice for each in backends)
     return Result(ExitCode.OK, {"done": done}, [*done, *advice] if done else ["Everything is there already."])

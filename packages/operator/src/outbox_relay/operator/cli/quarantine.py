@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
+from cyclopts import Parameter
+
+from outbox_relay.command_line import as_json, table
 from outbox_relay.operator.backends.backend import OperatorBackend
 from outbox_relay.operator.cli import generations
-from outbox_relay.operator.cli.arguments import Commands, Parser, one_outbox, positive
+from outbox_relay.operator.cli.options import Key, Limit, OneOutbox, Session, Yes, command_app, epilogue
 from outbox_relay.operator.cli.quarantine_admin import (
     LEAST_ID,
     SHORT_ID,
@@ -23,8 +26,7 @@ from outbox_relay.operator.cli.quarantine_admin import (
 )
 from outbox_relay.operator.cli.release import Release
 from outbox_relay.operator.cli.sender import ordered_sender
-from outbox_relay.operator.cli.shell import as_json
-from outbox_relay.operator.cli.terminal import ExitCode, Result, Terminal, table
+from outbox_relay.operator.cli.terminal import ExitCode, Result, Terminal
 from outbox_relay.operator.outcomes import Outcome, Removal
 from relay.backends.outbox import Found, Outbox
 from relay.config.settings import Settings
@@ -109,52 +111,50 @@ other events of its page. The event can be released or discarded like any other 
 It has no effect on an event that the relay has already passed."""
 
 
-def add_to(commands: Commands) -> None:
-    group = commands.group("quarantine", "manage documents that could not be published", EXAMPLES)
-    summary = "list the quarantined documents, in order of arrival"
-    listing = group.add("list", summary, LIST_EXAMPLES, _list, one_outbox=True)
-    _add_filter(listing)
-    listing.add_argument(
-        "--limit",
-        type=positive,
-        metavar="N",
-        default=_DEFAULT_LIMIT,
-        help="at most this many (default: %(default)s)",
-    )
-    showing = group.add("show", "show one record with its whole document", SHOW_EXAMPLES, _show, one_outbox=True)
-    showing.add_argument(
-        "id", metavar="ID", help=f"the id of the record, or its beginning, of at least {LEAST_ID} characters"
-    )
-    summary = "validate and publish documents, and remove accepted ones"
-    _add_choice(group.add("release", summary, RELEASE_EXAMPLES, release, one_outbox=True))
-    discarding = group.add("discard", "delete records, after asking", DISCARD_EXAMPLES, discard, one_outbox=True)
-    _add_choice(discarding)
-    discarding.add_argument("--yes", action="store_true", help="do not ask for confirmation")
-    discarding.add_argument("--why", metavar="TEXT", default="", help="why: the event's timeline shows it")
-    adding = group.add("add", "order the relay to set an event aside", ADD_EXAMPLES, _add, one_outbox=True)
-    adding.add_argument("key", metavar="KEY", help="the event's partition key")
-    adding.add_argument("id", metavar="ID", help="the id of the event's document")
-    adding.add_argument("--yes", action="store_true", help="do not ask for confirmation")
-    adding.add_argument("--force", action="store_true", help="write the order even if the event is not found")
+app = command_app("quarantine", EXAMPLES)
+
+Ids = Annotated[
+    str,
+    Parameter(name="ID", help=f"ids of records, or their beginnings, of at least {LEAST_ID} characters"),
+]
 
 
-def _add_filter(parser: Parser) -> None:
-    reasons = [str(reason) for reason in Reason]
-    parser.add_argument(
-        "--reason", choices=reasons, metavar="REASON", help=f"only records with this reason: {', '.join(reasons)}"
-    )
-    parser.add_argument("--partition-key", metavar="KEY", help="only records of this partition key")
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """The options that choose records.
+
+    Attributes:
+        reason: only records with this reason
+        partition_key: only records of this partition key
+    """
+
+    reason: Annotated[Reason | None, Parameter(metavar="REASON")] = None
+    partition_key: Key = None
+
+    @property
+    def filter(self) -> Filter:
+        """The filter of the records."""
+        return Filter(self.reason, self.partition_key)
 
 
-def _add_choice(parser: Parser) -> None:
-    parser.add_argument(
-        "ids",
-        nargs="*",
-        metavar="ID",
-        help=f"ids of records, or their beginnings, of at least {LEAST_ID} characters",
-    )
-    parser.add_argument("--all", action="store_true", help="every record, or every record of --partition-key")
-    _add_filter(parser)
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice(Selection):
+    """The options that choose the records to release or to discard, besides their ids.
+
+    Attributes:
+        all: every record, or every record of --partition-key
+    """
+
+    all: bool = False
+
+    def check(self, ids: Sequence[str]) -> None:
+        """Raise UsageError if nothing is chosen, or twice."""
+        if ids and (self.all or self.reason or self.partition_key):
+            raise UsageError("give either ids, or --all, --reason and --partition-key, not both")
+        if not ids and not self.all and not self.reason:
+            raise UsageError("choose records: give ids, --reason or --all")
 
 
 @asynccontextmanager
@@ -168,12 +168,19 @@ async def _opened(backend: OperatorBackend) -> AsyncIterator[tuple[QuarantineAdm
             await outbox.close()
 
 
-async def _list(arguments: argparse.Namespace, environment: Mapping[str, str], terminal: Terminal) -> Result:
-    """List the records in order of arrival; then the parked partition keys and the pending orders."""
-    chosen = Filter(arguments.reason, arguments.partition_key)
-    async with _opened(one_outbox(arguments, environment)) as (records, _):
-        summaries = await records.find(chosen, arguments.limit)
-        total = len(summaries) if len(summaries) < arguments.limit else await records.count(chosen)
+@app.command(name="list", help_epilogue=epilogue(LIST_EXAMPLES))
+async def list_records(
+    *,
+    selection: Selection = Selection(),
+    limit: Limit = _DEFAULT_LIMIT,
+    options: OneOutbox = OneOutbox(),
+    session: Session,
+) -> Result:
+    """List the quarantined documents in order of arrival, the parked keys and the pending orders."""
+    chosen = selection.filter
+    async with _opened(options.backend(session.environment)) as (records, _):
+        summaries = await records.find(chosen, limit)
+        total = len(summaries) if len(summaries) < limit else await records.count(chosen)
         parked = list((await records.parked(chosen.partition_key)).values())
         orders = await records.orders(chosen.partition_key)
     lines = [line for each in _tables(summaries, parked, orders) if each for line in (*each, "")]
@@ -214,44 +221,53 @@ def _tables(
     )
 
 
-async def _show(arguments: argparse.Namespace, environment: Mapping[str, str], terminal: Terminal) -> Result:
-    """Show the record whose id begins so, with its whole document."""
-    async with _opened(one_outbox(arguments, environment)) as (records, _):
-        summaries, _ = await records.find_by_ids([arguments.id])
+@app.command(help_epilogue=epilogue(SHOW_EXAMPLES))
+async def show(
+    record_id: Annotated[
+        str,
+        Parameter(name="ID", help=f"the id of the record, or its beginning, of at least {LEAST_ID} characters"),
+    ],
+    /,
+    *,
+    options: OneOutbox = OneOutbox(),
+    session: Session,
+) -> Result:
+    """Show one record with its whole document."""
+    async with _opened(options.backend(session.environment)) as (records, _):
+        summaries, _ = await records.find_by_ids([record_id])
         kept = await records.document(summaries[0]) if summaries else None
     if kept is None:
-        return Result(ExitCode.FINDINGS, {"missing": [arguments.id]}, [f"{arguments.id} is not in quarantine"])
+        return Result(ExitCode.FINDINGS, {"missing": [record_id]}, [f"{record_id} is not in quarantine"])
     record = {**summaries[0].data(), "document": kept.stored}
     return Result(ExitCode.OK, {"record": record}, as_json(record, indent=2).split("\n"))
 
 
-def _check_choice(arguments: argparse.Namespace) -> None:
-    if arguments.ids and (arguments.all or arguments.reason or arguments.partition_key):
-        raise UsageError("give either ids, or --all, --reason and --partition-key, not both")
-    if not arguments.ids and not arguments.all and not arguments.reason:
-        raise UsageError("choose records: give ids, --reason or --all")
-
-
 async def _chosen(
-    arguments: argparse.Namespace, records: QuarantineAdmin, ids: Sequence[str]
+    records: QuarantineAdmin, ids: Sequence[str] | None, choice: Choice
 ) -> tuple[list[RecordSummary], list[str]]:
-    """Return the records that the options choose, in order of arrival; of `ids`, also those that no record has."""
-    if arguments.ids:
+    """Return the records of `ids` in order of arrival, and the ids that no record has.
+
+    None: the records that the options choose.
+    """
+    if ids is not None:
         return await records.find_by_ids(ids)
-    return await records.find(Filter(arguments.reason, arguments.partition_key)), []
+    return await records.find(choice.filter), []
 
 
-async def release(arguments: argparse.Namespace, environment: Mapping[str, str], terminal: Terminal) -> Result:
-    """Validate and publish the chosen documents, and remove the records of those that were accepted."""
-    _check_choice(arguments)
-    backend = one_outbox(arguments, environment)
+@app.command(help_epilogue=epilogue(RELEASE_EXAMPLES))
+async def release(
+    *ids: Ids, choice: Choice = Choice(), options: OneOutbox = OneOutbox(), session: Session
+) -> Result:
+    """Validate and publish documents, and remove the records of those that were accepted."""
+    choice.check(ids)
+    backend = options.backend(session.environment)
     async with _opened(backend) as (records, outbox), ordered_sender(backend.settings) as sender:
-        summaries, missing = await _chosen(arguments, records, arguments.ids)
-        parked = await records.parked(arguments.partition_key)
-        progress = terminal.progress("released", len(summaries))
+        summaries, missing = await _chosen(records, ids or None, choice)
+        parked = await records.parked(choice.partition_key)
+        progress = session.terminal.progress("released", len(summaries))
         work = Release(records, sender, outbox, backend)
         await work.release([each for each in summaries if each.partition_key not in parked], progress)
-        whole = arguments.all and arguments.reason is None
+        whole = choice.all and choice.reason is None
         for key in parked:
             chosen = {summary.id for summary in summaries if summary.partition_key == key}
             # A parked key without a record is one whose release was interrupted.
@@ -261,16 +277,29 @@ async def release(arguments: argparse.Namespace, environment: Mapping[str, str],
         return work.result(missing)
 
 
-async def discard(arguments: argparse.Namespace, environment: Mapping[str, str], terminal: Terminal) -> Result:
-    """Remove records and withdraw orders; unpark the keys that have no record left."""
-    _check_choice(arguments)
-    if not arguments.yes:
+@app.command(help_epilogue=epilogue(DISCARD_EXAMPLES))
+async def discard(
+    *ids: Ids,
+    choice: Choice = Choice(),
+    yes: Yes = False,
+    why: Annotated[str, Parameter(metavar="TEXT")] = "",
+    options: OneOutbox = OneOutbox(),
+    session: Session,
+) -> Result:
+    """Delete records, after asking; withdraw orders, and unpark the keys that have no record left.
+
+    Args:
+        why: the reason, which the event's timeline shows
+    """
+    choice.check(ids)
+    terminal = session.terminal
+    if not yes:
         terminal.require_answers()
-    async with _opened(one_outbox(arguments, environment)) as (records, outbox):
-        of_orders = [each for each in arguments.ids if each.startswith(ORDER_PREFIX)]
-        of_records = [each for each in arguments.ids if each not in of_orders]
+    async with _opened(options.backend(session.environment)) as (records, outbox):
+        of_orders = [each for each in ids if each.startswith(ORDER_PREFIX)]
+        of_records = [each for each in ids if each not in of_orders]
         orders, missing_orders = await records.find_orders(of_orders)
-        chosen, missing = await _chosen(arguments, records, of_records)
+        chosen, missing = await _chosen(records, of_records if ids else None, choice)
         missing += missing_orders
         data: dict[str, Any] = {
             "discarded": [],
@@ -280,9 +309,9 @@ async def discard(arguments: argparse.Namespace, environment: Mapping[str, str],
             "gone": [],
             "missing": missing,
         }
-        if not arguments.yes and (chosen or orders) and not _confirmed(chosen, orders, terminal):
+        if not yes and (chosen or orders) and not _confirmed(chosen, orders, terminal):
             return Result(ExitCode.FINDINGS, {**data, "refused": True}, ["Nothing was discarded."])
-        removal = Removal.by_this_account(Outcome.DISCARDED, arguments.why)
+        removal = Removal.by_this_account(Outcome.DISCARDED, why)
         gone = await _remove(chosen, records, outbox, removal, terminal)
         withdrawn = [order for order in orders if await records.withdraw(order)]
         unparked, parked = await _unpark(chosen, records)
@@ -341,27 +370,43 @@ async def _unpark(discarded: list[RecordSummary], records: QuarantineAdmin) -> t
     return unparked, [key for key in parked if key not in unparked]
 
 
-async def _add(arguments: argparse.Namespace, environment: Mapping[str, str], terminal: Terminal) -> Result:
-    """Look up the event, ask for confirmation, and write the order."""
-    if not arguments.yes:
+@app.command(help_epilogue=epilogue(ADD_EXAMPLES))
+async def add(
+    key: str,
+    event_id: Annotated[str, Parameter(name="ID")],
+    /,
+    *,
+    yes: Yes = False,
+    force: bool = False,
+    options: OneOutbox = OneOutbox(),
+    session: Session,
+) -> Result:
+    """Order the relay to set an event aside, after looking it up and asking.
+
+    Args:
+        key: the event's partition key
+        event_id: the id of the event's document
+        force: write the order even if the event is not found
+    """
+    terminal = session.terminal
+    if not yes:
         terminal.require_answers()
-    key, event_id = arguments.key, arguments.id
-    backend = await generations.backend_of_event(one_outbox(arguments, environment), key, event_id)
+    backend = await generations.backend_of_event(options.backend(session.environment), key, event_id)
     async with _opened(backend) as (records, outbox):
         found = await outbox.find(key, event_id)
         remarks = _remarks(found, key, event_id, backend.settings)
         data = {"partitionKey": key, "id": event_id, "found": found is not None, "passed": None, "ordered": False}
         if found is not None and found.is_taken:
             data["passed"] = found.passed
-        elif not arguments.force:
+        elif not force:
             return Result(ExitCode.FINDINGS, data, [*remarks, "Nothing was ordered."])
-        if not arguments.yes:
+        if not yes:
             for remark in remarks:
                 terminal.note(remark)
             if not terminal.confirm(f"Set the event {event_id!r} of partition key {key!r} aside?"):
                 return Result(ExitCode.FINDINGS, data, ["Nothing was ordered."])
         done = await records.order(key, event_id, () if found is None else found.places)
-    lines = remarks if arguments.yes else []
+    lines = remarks if yes else []
     if done is Ordered.CARRIED_OUT:
         return Result(ExitCode.OK, data, [*lines, f"{done}: the event {event_id!r} is in quarantine, or was"])
     lines = [*lines, f"{done}: the relay sets the event {event_id!r} aside at its next attempt"]

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import argparse
 import secrets
 import time
 from collections.abc import Mapping, Set
 from contextlib import AsyncExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from math import ceil, floor
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
+from cyclopts import Parameter
+
+from outbox_relay.command_line import value, whole_number
 from outbox_relay.operator.backends.backend import OperatorBackend
-from outbox_relay.operator.cli.arguments import Commands, one_outbox, reported
+from outbox_relay.operator.cli.options import Ids, Key, OneOutbox, Session, command_app
 from outbox_relay.operator.cli.quarantine_admin import Discarded, open_records
 from outbox_relay.operator.cli.replay_run import Replay, ReplayCounts, ReplayIdentity, ReplayState
 from outbox_relay.operator.cli.sender import OrderedSender, Rehearsal, ordered_sender, rehearsal
-from outbox_relay.operator.cli.terminal import ExitCode, Result, Terminal
+from outbox_relay.operator.cli.terminal import ExitCode, Result
 from outbox_relay.operator.outcomes import Removed
 from relay.backends.outbox import Outbox, Range
 from relay.config.clients import Connection, ConnectionString
@@ -69,90 +71,105 @@ after an interruption. It keeps the run, so an event that was accepted but not n
 duplicate."""
 
 
-def add_to(commands: Commands) -> None:
-    parser = commands.add("replay", "publish events of the outbox again", EXAMPLES, run, one_outbox=True)
-    when = "ISO 8601, UTC unless it has an offset; seconds since 1970; or how long ago, as 1h30m"
-    parser.add_argument(
-        "--from", dest="since", type=reported(parse_moment), metavar="T", help=f"the beginning: {when}"
-    )
-    parser.add_argument(
-        "--to",
-        dest="until",
-        type=reported(parse_moment),
-        metavar="T",
-        help="the end, exclusive, written like --from (default: now)",
-    )
-    parser.add_argument(
-        "--from-cursor",
-        metavar="ULID",
-        help="SQL: instead of --from, the position behind which to begin; needs no --to",
-    )
-    parser.add_argument("--shard", type=int, metavar="N", help="SQL: only events of this shard")
-    parser.add_argument(
-        "--id", action="append", default=[], metavar="ID", help="only events with this id; may be repeated"
-    )
-    parser.add_argument("--partition-key", metavar="KEY", help="only events of this partition key")
-    parser.add_argument("--action", metavar="ACTION", help="only events with this data.action")
-    parser.add_argument(
-        "--dry-run", action="store_true", help="count the events by key and action, and send nothing"
-    )
-    parser.add_argument(
-        "--as-new", action="store_true", help="publish with new ids, so that consumers receive the events again"
-    )
-    parser.add_argument(
-        "--force",
-        action="store_true",
-        help="also publish events that are left to the relay or to a release, or that were discarded",
-    )
-    parser.add_argument("--state", type=Path, metavar="FILE", help="store progress here, and resume from it")
+app = command_app("replay", EXAMPLES)
+
+_WHEN = "ISO 8601, UTC unless it has an offset; seconds since 1970; or how long ago, as 1h30m"
+_UNTIL = "written like --from (default: now)"
+
+Moment = float | timedelta | None
+"""Seconds since 1970, or how long ago."""
 
 
-async def run(arguments: argparse.Namespace, environment: Mapping[str, str], terminal: Terminal) -> Result:
-    """Publish the events again, or count what a replay would publish."""
-    backend = one_outbox(arguments, environment)
-    settings, chosen = backend.settings, _range(arguments, backend)
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """The options that choose events.
+
+    Attributes:
+        from_cursor: SQL: instead of --from, the position behind which to begin; needs no --to
+        shard: SQL: only events of this shard
+        id: only events with this id; may be repeated
+        partition_key: only events of this partition key
+        action: only events with this data.action
+    """
+
+    since: Annotated[Moment, value(parse_moment, name="--from", metavar="T", help=f"the beginning: {_WHEN}")] = (
+        None
+    )
+    until: Annotated[
+        Moment, value(parse_moment, name="--to", metavar="T", help=f"the end, exclusive: {_UNTIL}")
+    ] = None
+    from_cursor: Annotated[str | None, Parameter(metavar="ULID")] = None
+    shard: Annotated[int | None, value(whole_number, metavar="N")] = None
+    id: Ids = ()
+    partition_key: Key = None
+    action: Annotated[str | None, Parameter(metavar="ACTION")] = None
+
+
+@app.default
+async def replay(
+    *,
+    selection: Selection = Selection(),
+    dry_run: bool = False,
+    as_new: bool = False,
+    force: bool = False,
+    state_file: Annotated[Path | None, Parameter(name="--state", metavar="FILE")] = None,
+    options: OneOutbox = OneOutbox(),
+    session: Session,
+) -> Result:
+    """Publish events of the outbox again, or count what a replay would publish.
+
+    Args:
+        dry_run: count the events by key and action, and send nothing
+        as_new: publish with new ids, so that consumers receive the events again
+        force: also publish events that are left to the relay or to a release, or that were discarded
+        state_file: store progress here, and resume from it
+    """
+    backend = options.backend(session.environment)
+    settings = backend.settings
+    chosen = _range(selection, backend, resumable=state_file is not None)
     async with AsyncExitStack() as stack:
         outbox = backend.open_outbox()
         stack.push_async_callback(outbox.close)
-        identity = await _identity(chosen, arguments, backend, outbox)
+        identity = await _identity(chosen, backend, outbox, as_new=as_new)
         # A dry run reads a state file, and makes none.
-        no_file = arguments.dry_run and arguments.state is not None and not arguments.state.exists()
-        state = ReplayState.begin(identity, None if no_file else arguments.state)
+        no_file = dry_run and state_file is not None and not state_file.exists()
+        state = ReplayState.begin(identity, None if no_file else state_file)
         if state.finished:
             return _result(state, ReplayCounts(), None, backend, dry_run=False)
         sender: OrderedSender | Rehearsal
-        if arguments.dry_run:
-            sender = await stack.enter_async_context(rehearsal(settings, with_original_id=arguments.as_new))
+        if dry_run:
+            sender = await stack.enter_async_context(rehearsal(settings, with_original_id=as_new))
         else:
-            sender = await stack.enter_async_context(ordered_sender(settings, with_original_id=arguments.as_new))
+            sender = await stack.enter_async_context(ordered_sender(settings, with_original_id=as_new))
         parked: Set[str] | None = None
         discarded: Mapping[Discarded, Removed] = {}
-        if not arguments.force:
+        if not force:
             records = await stack.enter_async_context(open_records(backend))
             parked = (await records.parked()).keys()
             discarded = await records.discarded()
         # The app publishes events committed after the start of the replay, even if --to is in the future.
         until = min(state.identity.chosen.until, state.identity.started + 1)
         reading = await outbox.in_range(replace(state.identity.chosen, until=until))
-        replay = Replay(outbox, reading, sender, parked, discarded, state)
-        await replay.run(terminal)
+        work = Replay(outbox, reading, sender, parked, discarded, state)
+        await work.run(session.terminal)
         sent_by = sender if isinstance(sender, OrderedSender) else None
-        return _result(state, replay.counts, sent_by, backend, dry_run=arguments.dry_run)
+        return _result(state, work.counts, sent_by, backend, dry_run=dry_run)
 
 
-def _range(arguments: argparse.Namespace, backend: OperatorBackend) -> Range:
+def _range(selection: Selection, backend: OperatorBackend, *, resumable: bool) -> Range:
     """Return the range that the options choose, for one outbox.
 
     Raises:
         UsageError: They contradict each other, or the range is empty or reversed.
     """
-    since, until = _resolved(arguments, time.time())
-    if backend.shards is None and (arguments.from_cursor or arguments.shard is not None):
+    since, until = _resolved(selection, time.time(), resumable=resumable)
+    if backend.shards is None and (selection.from_cursor or selection.shard is not None):
         raise UsageError("--from-cursor and --shard are for an SQL outbox")
     cursor = None
-    if arguments.from_cursor is not None:
-        since, until = _behind_cursor(arguments, until, backend)
-        cursor = arguments.from_cursor.upper()
+    if selection.from_cursor is not None:
+        since, until = _behind_cursor(selection, selection.from_cursor, until, backend)
+        cursor = selection.from_cursor.upper()
     elif since is None or until is None:
         raise UsageError("give --from" + (", or --from-cursor" if backend.shards is not None else ""))
     since, until = floor(since), ceil(until)
@@ -160,34 +177,37 @@ def _range(arguments: argparse.Namespace, backend: OperatorBackend) -> Range:
         raise UsageError(
             f"the range from {format_time(since)} to {format_time(until)} is empty: --from must be before --to"
         )
-    ids = sorted(arguments.id)
-    return Range(since, until, arguments.partition_key, arguments.action, ids, arguments.shard, cursor)
+    ids = sorted(selection.id)
+    return Range(since, until, selection.partition_key, selection.action, ids, selection.shard, cursor)
 
 
-def _resolved(arguments: argparse.Namespace, now: float) -> tuple[float | None, float | None]:
+def _resolved(selection: Selection, now: float, *, resumable: bool) -> tuple[float | None, float | None]:
     """Return `--from` and `--to` in seconds since 1970, also if they are how long ago; None if not given."""
-    times = {"--from": arguments.since, "--to": arguments.until}
-    ago = {name: now - value.total_seconds() for name, value in times.items() if isinstance(value, timedelta)}
-    if arguments.since is not None and arguments.until is None:
+    since, until = (
+        now - each.total_seconds() if isinstance(each, timedelta) else each
+        for each in (selection.since, selection.until)
+    )
+    if since is not None and until is None:
         # Events that were committed in this second are in the range: the outbox may store whole seconds.
-        ago["--to"] = floor(now) + 1
-    if arguments.state is not None and ago:
-        # The same command would ask for another range when it resumes.
-        fixed = " ".join(f"{name} {format_time(floor(value))}" for name, value in ago.items())
-        raise UsageError(f"--state: a replay that can be resumed has a fixed range: write {fixed}")
-    return ago.get("--from", arguments.since), ago.get("--to", arguments.until)
+        until = floor(now) + 1
+    ends = (("--from", since, selection.since), ("--to", until, selection.until))
+    # The same command would ask for another range when it resumes.
+    moving = [f"{name} {format_time(floor(end))}" for name, end, given in ends if end is not None and end != given]
+    if resumable and moving:
+        raise UsageError(f"--state: a replay that can be resumed has a fixed range: write {' '.join(moving)}")
+    return since, until
 
 
 def _behind_cursor(
-    arguments: argparse.Namespace, until: float | None, backend: OperatorBackend
+    selection: Selection, cursor: str, until: float | None, backend: OperatorBackend
 ) -> tuple[int, float]:
     """Return the time of `--from-cursor`, and the end of the range."""
-    if arguments.since is not None:
+    if selection.since is not None:
         raise UsageError("give either --from or --from-cursor")
-    if arguments.shard is None and backend.shards is not None and backend.shards > 1:
+    if selection.shard is None and backend.shards is not None and backend.shards > 1:
         raise UsageError("--from-cursor: a position is of one shard: add --shard")
     try:
-        since = ulid_time(arguments.from_cursor)
+        since = ulid_time(cursor)
     except ValueError as error:
         raise UsageError(f"--from-cursor: {error}") from error
     if until is not None and since >= ceil(until):
@@ -195,13 +215,11 @@ def _behind_cursor(
     return since, _FOREVER if until is None else until
 
 
-async def _identity(
-    chosen: Range, arguments: argparse.Namespace, backend: OperatorBackend, outbox: Outbox
-) -> ReplayIdentity:
+async def _identity(chosen: Range, backend: OperatorBackend, outbox: Outbox, *, as_new: bool) -> ReplayIdentity:
     settings = backend.settings
     return ReplayIdentity(
         chosen,
-        as_new=arguments.as_new,
+        as_new=as_new,
         event_type=settings.policy.event_type,
         container=await outbox.identity(),
         topic=f"{_namespace(settings.servicebus.connection)}/{settings.servicebus.entity}",

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import logging
 import os
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from typing import Annotated
 
+from outbox_relay.command_line import port_number, value
 from outbox_relay.operator.backends.backend import open_sql_backends
-from outbox_relay.operator.cli.arguments import Commands, add_stream, chosen_streams, port_number
+from outbox_relay.operator.cli.options import AllStreams, Session, command_app
 from outbox_relay.operator.cli.probes import serving_probes
-from outbox_relay.operator.cli.terminal import ExitCode, Result, Terminal, stop_signal
+from outbox_relay.operator.cli.terminal import ExitCode, Result, stop_signal
 from relay.config.clients import quiet_libraries, switch_off_sdk_tracing
 from relay.core.errors import SettingsError
 
@@ -32,34 +33,39 @@ With APPLICATIONINSIGHTS_CONNECTION_STRING set, telemetry goes to Application In
 read by the function app instead."""
 
 
-def add_to(commands: Commands) -> None:
-    parser = commands.add("run", "publish from an SQL outbox until stopped", EXAMPLES, run)
-    add_stream(parser, "each one that has an SQL outbox if none is named")
-    parser.add_argument(
-        "--health-port",
-        type=port_number,
-        metavar="PORT",
-        help="answer probes on this port of every address: /livez until the worker hangs, /readyz while it reads "
-        "the claims; 0 takes a free one (default: no port is open)",
-    )
+app = command_app("run", EXAMPLES)
 
 
-async def run(arguments: argparse.Namespace, environment: Mapping[str, str], __: Terminal) -> Result:
-    """Work until SIGINT or SIGTERM."""
-    backends = open_sql_backends(chosen_streams(arguments, environment))
+@app.default
+async def run(
+    *,
+    health_port: Annotated[
+        int | None,
+        value(
+            port_number,
+            metavar="PORT",
+            help="answer probes on this port of every address: /livez until the worker hangs, /readyz while it "
+            "reads the claims; 0 takes a free one (default: no port is open)",
+        ),
+    ] = None,
+    options: AllStreams = AllStreams(),
+    session: Session,
+) -> Result:
+    """Publish from an SQL outbox until SIGINT or SIGTERM."""
+    backends = open_sql_backends(options.streams(session.environment))
     stop = stop_signal()
     async with AsyncExitStack() as stack:
         workers = [backend.worker for backend in backends]
         for backend in backends:
             stack.push_async_callback(backend.relay.close)
-        _set_up_telemetry(environment)
+        _set_up_telemetry(session.environment)
         for backend in backends:
             label = backend.settings.label
             of = "" if label is None else f" on the stream {label}"
             print(f"relay worker {backend.worker.name} has started{of}", flush=True)
-        if arguments.health_port is not None:
+        if health_port is not None:
             health = [worker.health for worker in workers]
-            port = await stack.enter_async_context(serving_probes(health, arguments.health_port))
+            port = await stack.enter_async_context(serving_probes(health, health_port))
             print(f"probes are answered on port {port}", flush=True)
         async with asyncio.TaskGroup() as group:
             for worker in workers:

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from uuid import uuid4
 
+from cyclopts import Parameter
+
 from outbox_relay.operator.backends.backend import OperatorBackend
-from outbox_relay.operator.cli.arguments import Commands, administration_of, one_outbox
+from outbox_relay.operator.cli import smoke_receiver
+from outbox_relay.operator.cli.options import Administration, OneOutbox, Session, command_app, duration
 from outbox_relay.operator.cli.quarantine_admin import QuarantineAdmin, open_records
 from outbox_relay.operator.cli.smoke_diff import Difference, compare
-from outbox_relay.operator.cli.smoke_receiver import Session, choose, open_session
-from outbox_relay.operator.cli.terminal import ExitCode, Result, Terminal
+from outbox_relay.operator.cli.smoke_receiver import choose, open_session
+from outbox_relay.operator.cli.terminal import ExitCode, Result
 from outbox_relay.operator.examples import Example, Unplaceable, example
 from relay.backends.canary import ACTION, PREFIX, TTL_S, canary, canary_id
 from relay.backends.outbox import Canary
-from relay.config.clients import ADMIN_VARIABLE
+from relay.config.clients import administration_address
 from relay.config.settings import OnPoison, Settings
 from relay.core.documents import SourceDocument
 from relay.core.errors import StoreError, UsageError
@@ -73,37 +75,9 @@ and its record is removed. After a pause, five small events must arrive. This ra
 documents, if there is one."""
 
 
-def add_to(commands: Commands) -> None:
-    summary = "send one event through the deployed app and compare what arrives"
-    parser = commands.add("smoke", summary, EXAMPLES, run, one_outbox=True)
-    parser.add_argument(
-        "--subscription",
-        metavar="NAME",
-        help="where to receive the event (default: the topic's only subscription, if the Manage right lets the "
-        "command find it)",
-    )
-    longest = f"at most {format_duration(_LONGEST)}"
-    parser.add_duration(
-        "--timeout", timedelta(minutes=1), f"how long to wait, as PT2M, 2m or in seconds; {longest}"
-    )
-    parser.add_argument(
-        "--action",
-        default=ACTION,
-        metavar="ACTION",
-        help="the event's action, where the rules of relay.toml ask for one; consumers that know it will handle "
-        f"the event (default: {ACTION})",
-    )
-    parser.add_argument(
-        "--oversized",
-        action="store_true",
-        help="afterwards write an event that is too large, and small ones behind it",
-    )
-    parser.add_duration("--pause", timedelta(minutes=1), f"between the oversized event and the others; {longest}")
-    parser.add_argument(
-        "--servicebus-admin",
-        metavar="ADDRESS",
-        help=f"the Service Bus management endpoint, as for check (default: ${ADMIN_VARIABLE})",
-    )
+app = command_app("smoke", EXAMPLES)
+
+_AT_MOST = f"at most {format_duration(_LONGEST)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,43 +128,78 @@ class Smoke:
         return self.latency_s is not None and not self.differences
 
 
-async def run(arguments: argparse.Namespace, environment: Mapping[str, str], terminal: Terminal) -> Result:
-    backend = one_outbox(arguments, environment)
-    settings = backend.settings
-    _check_options(arguments, settings)
-    timeout_s, pause_s = arguments.timeout.total_seconds(), arguments.pause.total_seconds()
-    administration = administration_of(settings, arguments, environment)
-    made = _taken(canary(settings.policy.event_type, datetime.now(UTC), arguments.action), backend)
-    subscription = await choose(settings, arguments.subscription, administration)
-    smoke = Smoke(subscription, timeout_s, made.document)
-    key = smoke.document.fields["partitionKey"]
+@app.default
+async def smoke(
+    *,
+    subscription: Annotated[
+        str | None,
+        Parameter(
+            metavar="NAME",
+            help="where to receive the event (default: the topic's only subscription, if the Manage right lets "
+            "the command find it)",
+        ),
+    ] = None,
+    timeout: Annotated[
+        timedelta, duration(f"how long to wait, as PT2M, 2m or in seconds; {_AT_MOST}")
+    ] = timedelta(minutes=1),
+    action: Annotated[
+        str,
+        Parameter(
+            metavar="ACTION",
+            help="the event's action, where the rules of relay.toml ask for one; consumers that know it will "
+            "handle the event",
+        ),
+    ] = ACTION,
+    oversized: bool = False,
+    pause: Annotated[timedelta, duration(f"between the oversized event and the others; {_AT_MOST}")] = timedelta(
+        minutes=1
+    ),
+    administration: Administration = None,
+    options: OneOutbox = OneOutbox(),
+    session: Session,
+) -> Result:
+    """Send one event through the deployed app and compare what arrives.
+
+    Args:
+        oversized: afterwards write an event that is too large, and small ones behind it
+    """
+    backend = options.backend(session.environment)
+    settings, terminal = backend.settings, session.terminal
+    _check(settings, timeout, pause, oversized=oversized)
+    timeout_s, pause_s = timeout.total_seconds(), pause.total_seconds()
+    address = administration_address(administration, session.environment, settings.servicebus.setting)
+    made = _taken(canary(settings.policy.event_type, datetime.now(UTC), action), backend)
+    subscription = await choose(settings, subscription, address)
+    found = Smoke(subscription, timeout_s, made.document)
+    key = found.document.fields["partitionKey"]
     # The lock is held through the canary, the oversized event, and the last of the small ones.
-    hold_s = timeout_s * (2 + _SMALL) + pause_s if arguments.oversized else timeout_s
+    hold_s = timeout_s * (2 + _SMALL) + pause_s if oversized else timeout_s
     # Lock the session first: this shows that the subscription can be received from, and keeps consumers away.
     async with (
-        open_session(settings, subscription, key, hold_s) as session,
+        open_session(settings, subscription, key, hold_s) as locked,
         backend.open_canary() as outbox,
         open_records(backend) as records,
     ):
         terminal.note(f"Waiting for the canary on '{subscription}', at most {timeout_s:g} s.")
-        test = SmokeTest(smoke, backend, session, outbox, records)
+        test = SmokeTest(found, backend, locked, outbox, records)
         await test.send_canary(made)
-        if arguments.oversized and smoke.unaltered:
+        if oversized and found.unaltered:
             terminal.note("The canary arrived. Writing an event that is too large, and small ones after it.")
             await test.send_oversized(pause_s)
-    return result_of(smoke, backend)
+    return result_of(found, backend)
 
 
-def _check_options(arguments: argparse.Namespace, settings: Settings) -> None:
-    if not timedelta(0) < arguments.timeout <= _LONGEST:
-        raise UsageError(f"--timeout: give a duration above zero, at most {format_duration(_LONGEST)}")
-    if arguments.pause > _LONGEST:
-        raise UsageError(f"--pause: give at most {format_duration(_LONGEST)}")
-    if arguments.oversized and settings.policy.on_poison is OnPoison.BLOCK:
+def _check(settings: Settings, timeout: timedelta, pause: timedelta, *, oversized: bool) -> None:
+    """Raise UsageError if the options cannot be followed."""
+    if not timedelta(0) < timeout <= _LONGEST:
+        raise UsageError(f"--timeout: give a duration above zero, {_AT_MOST}")
+    if pause > _LONGEST:
+        raise UsageError(f"--pause: give {_AT_MOST}")
+    if oversized and settings.policy.on_poison is OnPoison.BLOCK:
         raise UsageError(
             "--oversized: with RELAY_ON_POISON 'block', the event would block the relay, not be quarantined"
         )
-    if arguments.oversized and settings.policy.claim_check is not None:
+    if oversized and settings.policy.claim_check is not None:
         raise UsageError(
             "--oversized: with RELAY_LARGE 'claim-check', the event would be sent, not be quarantined"
         )
@@ -223,7 +232,7 @@ class SmokeTest:
 
     smoke: Smoke
     backend: OperatorBackend
-    session: Session
+    session: smoke_receiver.Session
     outbox: Canary
     records: QuarantineAdmin
 

@@ -4,31 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, TextIO
-from unicodedata import combining, east_asian_width
 
-from outbox_relay.operator.cli.shell import as_json, printable, printable_lines
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn
+from rich.progress import Progress as Bar
+from rich.text import Text
+
+from outbox_relay.command_line import as_json, console, printable, printable_lines
 from relay.core.errors import UsageError
 from relay.core.remedy import PLAIN, Invocation, render
 
-# A terminal is updated often, a log now and then.
-_TERMINAL_EVERY_S = 0.2
 _LOG_EVERY_S = 10.0
-
-WIDEST = 44
-"""The columns of a terminal that a cell of a table takes at most: a UUID (36) fits."""
-
-
-STYLES = {"faint": "2", "red": "1;31", "yellow": "1;33", "magenta": "1;35"}
-"""Codes of the styles of text, by their names."""
 
 
 class ExitCode(IntEnum):
@@ -58,68 +51,61 @@ class Result:
     Attributes:
         code: The exit code of the process.
         data: The members of `--json` in addition to `command` and `exitCode`.
-        lines: The output without `--json`, some of which may be sentences with remedies.
-        styled: Its lines are printable already, but for the styles that they have.
+        lines: The output without `--json`. Some may be sentences with remedies; a Text has styles, and has to
+            be printable.
     """
 
     code: ExitCode
     data: Mapping[str, Any]
-    lines: list[str] = field(default_factory=list)
-    styled: bool = False
+    lines: Sequence[str | Text] = field(default_factory=list)
 
 
-@dataclass(slots=True)
 class Progress:
-    """The progress of a long operation: a line that changes on a terminal, a line now and then elsewhere.
+    """The count of a long operation: a bar on a terminal, a line every ten seconds elsewhere."""
 
-    Attributes:
-        what: The unit of the count, such as "events published".
-        total: The final count; None if unknown.
-    """
+    def __init__(self, what: str, total: int | None, console: Console) -> None:
+        """Show the count.
 
-    what: str
-    total: int | None
-    stream: TextIO
-    _shown_at: float = field(default_factory=time.monotonic)
-    _shown: str = ""
+        Args:
+            what: The unit of the count, such as "events published".
+            total: The final count; None if unknown.
+            console: The terminal, or a file.
+        """
+        self._what, self._total, self._console = what, total, console
+        self._shown_at = time.monotonic()
+        self._bar: Bar | None = None
+        self._task = TaskID(0)
+        # With FORCE_COLOR, rich takes a file for a terminal.
+        if console.file.isatty():
+            count = [MofNCompleteColumn()] if total is not None else [TextColumn("{task.completed}")]
+            self._bar = Bar(TextColumn("{task.description}"), BarColumn(), *count, console=console)
+            self._task = self._bar.add_task(what, total=total)
+            self._bar.start()
 
     def update(self, done: int) -> None:
-        """Show this count, unless one was shown a moment ago."""
-        every = _TERMINAL_EVERY_S if self.stream.isatty() else _LOG_EVERY_S
-        if time.monotonic() - self._shown_at >= every:
+        """Show this count; in a file, unless one was shown a moment ago."""
+        if self._bar is not None:
+            self._bar.update(self._task, completed=done)
+        elif time.monotonic() - self._shown_at >= _LOG_EVERY_S:
             self._shown_at = time.monotonic()
-            self._write(self._line(done))
+            self._write(done)
 
     def finish(self, done: int) -> None:
-        self._write(self._line(done))
-        self.end()
-
-    @contextmanager
-    def interrupted(self) -> Iterator[None]:
-        """Clear the progress line while other output is written, then redraw it."""
-        shown, self._shown = self._shown, ""
-        if shown:
-            self.stream.write("\r" + " " * len(shown) + "\r")
-        yield
-        if shown:
-            self._write(shown)
+        """Show the last count, and end."""
+        if self._bar is None:
+            self._write(done)
+        else:
+            self.update(done)
+            self.end()
 
     def end(self) -> None:
-        if self._shown:
-            self._shown = ""
-            self.stream.write("\n")
-            self.stream.flush()
+        """Leave the last count on the terminal."""
+        if self._bar is not None:
+            self._bar.stop()
 
-    def _line(self, done: int) -> str:
-        return f"{self.what}: {done}" + ("" if self.total is None else f" of {self.total}")
-
-    def _write(self, line: str) -> None:
-        if self.stream.isatty():
-            self.stream.write("\r" + line.ljust(len(self._shown)))
-            self._shown = line
-        else:
-            self.stream.write(line + "\n")
-        self.stream.flush()
+    def _write(self, done: int) -> None:
+        of = "" if self._total is None else f" of {self._total}"
+        print(f"{self._what}: {done}{of}", file=self._console.file, flush=True)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -130,35 +116,42 @@ class Terminal:
     out: TextIO = field(default_factory=lambda: sys.stdout)
     err: TextIO = field(default_factory=lambda: sys.stderr)
     stdin: TextIO = field(default_factory=lambda: sys.stdin)
+    _console: Console = field(init=False)
     _progress: Progress | None = None
 
-    def painted(self, text: str, style: str) -> str:
-        """Return the text in one of `STYLES`, if results go to a terminal that shows them."""
-        return f"\x1b[{STYLES[style]}m{text}\x1b[0m" if shows_colours(self.out) else text
+    def __post_init__(self) -> None:
+        self._console = console(self.err)
 
     def note(self, text: str) -> None:
-        self._end_progress()
+        """Print a remark on standard error."""
+        self.end_progress()
         print(printable_lines(text), file=self.err, flush=True)
 
     def progress(self, what: str, total: int | None) -> Progress:
         """Count a long operation on standard error."""
-        self._end_progress()
-        self._progress = Progress(what, total, self.err)
+        self.end_progress()
+        self._progress = Progress(what, total, self._console)
         return self._progress
+
+    def end_progress(self) -> None:
+        """End the count of a long operation, so that the next line begins below it."""
+        if self._progress is not None:
+            self._progress.end()
+            self._progress = None
 
     def log_handler(self) -> logging.Handler:
         """Return a handler that writes to standard error, above the count of a long operation."""
-        terminal = self
+        terminal = self._console
 
-        class Handler(logging.StreamHandler[TextIO]):
-            def format(self, record: logging.LogRecord) -> str:
-                return printable_lines(super().format(record))
-
+        class Handler(logging.Handler):
             def emit(self, record: logging.LogRecord) -> None:
-                with terminal._progress.interrupted() if terminal._progress else nullcontext():
-                    super().emit(record)
+                try:
+                    terminal.print(Text(printable_lines(self.format(record))), soft_wrap=True)
+                except Exception:  # noqa: BLE001
+                    # A log that cannot be written stops no command.
+                    self.handleError(record)
 
-        return Handler(self.err)
+        return Handler()
 
     def require_answers(self) -> None:
         """Raise UsageError if standard input is no terminal, so that nobody can be asked."""
@@ -167,36 +160,24 @@ class Terminal:
 
     def confirm(self, question: str) -> bool:
         """Ask on standard error; only a whole `yes` confirms."""
+        self.end_progress()
         print(f"{printable(question)} Type yes to continue: ", end="", file=self.err, flush=True)
         return self.stdin.readline().strip().lower() == "yes"
 
     def show(self, command: str, result: Result, by: Invocation = PLAIN) -> None:
         """Print a result, as one JSON object or as lines, whose remedies are rendered for whoever ran it."""
-        self._end_progress()
+        self.end_progress()
         if self.as_json:
             whole = {"command": command, "exitCode": int(result.code), **result.data}
             print(as_json(whole, indent=2), file=self.out, flush=True)
-        else:
-            for line in result.lines:
-                print(line if result.styled else printable(render(line, by)), file=self.out)
-            self.out.flush()
-
-    def _end_progress(self) -> None:
-        if self._progress is not None:
-            self._progress.end()
-            self._progress = None
-
-
-def shows_colours(stream: TextIO, environment: Mapping[str, str] = os.environ) -> bool:
-    """Return True if the stream is a terminal with colours.
-
-    NO_COLOR or FORCE_COLOR has precedence (https://no-color.org).
-    """
-    if environment.get("NO_COLOR"):
-        return False
-    if environment.get("FORCE_COLOR"):
-        return True
-    return stream.isatty() and environment.get("TERM") != "dumb"
+            return
+        styles = console(self.out)
+        for line in result.lines:
+            if isinstance(line, Text):
+                styles.print(line, soft_wrap=True)
+            else:
+                print(printable(render(line, by)), file=self.out)
+        self.out.flush()
 
 
 def stop_signal() -> asyncio.Event:
@@ -210,34 +191,3 @@ def stop_signal() -> asyncio.Event:
         # Not by the loop, whose handlers do not exist on Windows.
         signal.signal(number, set_stop)
     return stop
-
-
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return the lines of a table with aligned columns of bounded widths; none without rows."""
-    if not rows:
-        return []
-    cells = [list(header), *([bounded(cell) for cell in row] for row in rows)]
-    widths = [max(_width(line[column]) for line in cells) for column in range(len(header))]
-    return ["  ".join(map(_padded, line, widths)).rstrip() for line in cells]
-
-
-def bounded(text: str) -> str:
-    """Return `text` without characters that a terminal obeys, at most `WIDEST` wide.
-
-    An ellipsis is what is cut off.
-    """
-    beginning = text[: 8 * WIDEST]
-    shown = printable(beginning)
-    if beginning == text and _width(shown) <= WIDEST:
-        return shown
-    while _width(shown) >= WIDEST:
-        shown = shown[:-1]
-    return f"{shown}…"
-
-
-def _padded(cell: str, width: int) -> str:
-    return cell + " " * (width - _width(cell))
-
-
-def _width(text: str) -> int:
-    return sum(0 if combining(each) else 2 if east_asian_width(each) in "WF" else 1 for each in text)

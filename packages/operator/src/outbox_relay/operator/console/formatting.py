@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from markupsafe import Markup, escape
 
-from outbox_relay.operator.cli.shell import printable
+from outbox_relay.command_line import printable
 from outbox_relay.operator.console.truncation import REASON, both_ends, was_cut
 from outbox_relay.operator.reasons import State
 from relay.backends.outbox import cut_text
