@@ -9,6 +9,7 @@ import asyncio
 import json
 import logging
 import os
+import re
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -18,6 +19,7 @@ from typing import Any
 import pytest
 from azure.functions.cosmosdb import CosmosDBTriggerConverter
 
+import outbox_relay.emulators
 from outbox_relay.emulators.functions.context import RetryContext, RpcException
 from outbox_relay.emulators.functions.edges import Edges, read_journal
 from outbox_relay.emulators.functions.errors import HostError
@@ -202,6 +204,15 @@ async def test_an_app_that_cannot_be_loaded_is_refused_with_the_reason(worker: W
 
     with pytest.raises(HostError, match="cannot be loaded: RuntimeError: no settings"):
         await worker.start()
+
+
+async def test_a_worker_process_finds_the_package_where_the_host_has_it(process: ProcessWorker, app: Path) -> None:
+    # Within `outbox_relay`, an installed `operator` would hide the module of Python.
+    (app / "function_app.py").write_text("import os\nraise RuntimeError(os.environ['PYTHONPATH'])\n")
+    [namespace] = {Path(folder).parent for folder in outbox_relay.emulators.__path__}
+
+    with pytest.raises(HostError, match=f"RuntimeError: {re.escape(str(namespace.parent))}(:|$)"):
+        await process.start()
 
 
 async def test_an_app_that_ends_its_process_is_refused(process: ProcessWorker, app: Path) -> None:

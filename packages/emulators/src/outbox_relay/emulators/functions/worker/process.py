@@ -22,7 +22,8 @@ from outbox_relay.emulators.functions.worker.interface import (
     WorkerDied,
 )
 
-_ROOT = Path(__file__).resolve().parents[3]
+# The folder of `outbox_relay`.
+_ROOT = Path(__file__).resolve().parents[4]
 _GONE_WITHIN_S = 5.0
 ORPHAN_LIMIT_S = 1800.0
 """Seconds after which a worker without a host ends at the latest. The platform's was seen to live for longer."""
