@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from pathlib import Path
+from types import CodeType
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
-from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PrefixLoader, StrictUndefined
+from jinja2 import BytecodeCache, ChoiceLoader, Environment, FileSystemLoader, PrefixLoader, StrictUndefined
+from jinja2.bccache import Bucket
 from markupsafe import Markup
 
 from outbox_relay.operator.console import formatting
@@ -187,6 +189,23 @@ class ConsoleSettings:
         return None if self.runbook_url is None else f"{self.runbook_url}#{section}"
 
 
+class _CompiledTemplates(BytecodeCache):
+    """Keeps the code of each template in memory: the pages of all streams have the same templates."""
+
+    def __init__(self) -> None:
+        self._codes: dict[tuple[str, str], CodeType] = {}
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        bucket.code = self._codes.get((bucket.key, bucket.checksum))
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        assert bucket.code is not None
+        self._codes[bucket.key, bucket.checksum] = bucket.code
+
+
+_COMPILED = _CompiledTemplates()
+
+
 class Pages:
     """Renders the templates of the console and of its extensions."""
 
@@ -210,6 +229,7 @@ class Pages:
             loader=ChoiceLoader([FileSystemLoader(Path(__file__).parent / "templates"), PrefixLoader(loaders)]),
             autoescape=True,
             undefined=StrictUndefined,
+            bytecode_cache=_COMPILED,
             trim_blocks=True,
             lstrip_blocks=True,
         )
