@@ -17,6 +17,8 @@ PLACES = (
 # An editor does not show the other docstring that one refers to, and a clause alone is no sentence.
 ANOTHER = re.compile(r"\b(likewise|as the two above)\b", re.IGNORECASE)
 CLAUSE = re.compile(r"(What|Whether|As)\b")
+# Only a module with one of these is parsed, which takes its time.
+SUSPECT = re.compile(rf"(?i:{ANOTHER.pattern})|[\"']\s*{CLAUSE.pattern}")
 
 
 def docstrings(text: str) -> Iterator[tuple[int, str]]:
@@ -28,6 +30,8 @@ def docstrings(text: str) -> Iterator[tuple[int, str]]:
 
 
 def faults(text: str) -> Iterator[str]:
+    if not SUSPECT.search(text):
+        return
     for line, docstring in docstrings(text):
         if found := ANOTHER.search(docstring) or CLAUSE.match(docstring.lstrip()):
             yield f"{line}: {found[0]}"

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -102,9 +103,13 @@ def test_no_page_of_the_site_links_to_one_that_is_not_on_it(tmp_path: Path) -> N
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_test_that_the_documentation_names_exists(page: Path) -> None:
     named = set(re.findall(r"\btest_\w+\.py\b", page.read_text(encoding="utf-8")))
-    existing = {path.name for folder in ("tests", "packages") for path in (ROOT / folder).rglob("test_*.py")}
 
-    assert named - existing == set()
+    assert named - existing_tests() == set()
+
+
+@cache
+def existing_tests() -> frozenset[str]:
+    return frozenset(path.name for folder in ("tests", "packages") for path in (ROOT / folder).rglob("test_*.py"))
 
 
 def missing(place: str) -> bool:
