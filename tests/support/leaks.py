@@ -65,6 +65,8 @@ _OF_LIBRARIES = frozenset({"tqdm_monitor"})
 
 _ALLOWED = pytest.StashKey[Held]()
 _TASKS = pytest.StashKey[list[str]]()
+_ENDS_WITH_MODULE = pytest.StashKey[bool]()
+"""True in a module, from the first of its fixtures that several tests share."""
 
 
 @pytest.hookimpl(wrapper=True)
@@ -99,6 +101,8 @@ def pytest_fixture_setup(
         if fixturedef.argname == _RUNNER and isinstance(value, asyncio.Runner):
             fixturedef.addfinalizer(partial(_note_tasks, value, request.node))
         return value
+    if fixturedef.scope != "session":
+        _module(request._pyfuncitem).stash[_ENDS_WITH_MODULE] = True
     before = Held.now()
     try:
         return (yield)
@@ -114,11 +118,18 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
     finally:
         _forget(item)
         left = _left_behind(item)
-        if nextitem is None or nextitem.path != item.path:
+        shared = _module(item).stash.get(_ENDS_WITH_MODULE, False)
+        if not shared or nextitem is None or nextitem.path != item.path:
             # What stays now stays for long: the next collections need not look at it.
             gc.freeze()
         if left:
             pytest.fail("\n".join(("The test leaves behind:", *left)), pytrace=False)
+
+
+def _module(item: pytest.Item) -> pytest.Module:
+    module = item.getparent(pytest.Module)
+    assert module is not None
+    return module
 
 
 def _forget(item: pytest.Item) -> None:
