@@ -266,9 +266,14 @@ def _children_left(allowed: Held, until: float) -> set[int]:
 def _children() -> set[int]:
     """Return the ids of the child processes of this process, without Linux's /proc none."""
     children: set[int] = set()
-    for task in Path("/proc/self/task").glob("*/children"):
+    try:
+        tasks = os.listdir("/proc/self/task")
+    except OSError:
+        return children
+    for task in tasks:
         try:
-            children.update(map(int, task.read_text().split()))
+            with open(f"/proc/self/task/{task}/children", "rb") as file:
+                children.update(map(int, file.read().split()))
         except OSError:
             continue  # The thread has ended.
     return children
