@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from fnmatch import fnmatch
+from functools import cache
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -50,6 +51,7 @@ PATTERNS = [
 ]
 
 
+@cache
 def context() -> list[str]:
     """The versioned files that .dockerignore lets through: the last pattern that matches decides."""
     return [path for path in versioned() if not ignored(path, PATTERNS)]

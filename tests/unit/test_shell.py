@@ -174,36 +174,32 @@ def test_another_broken_connection_is_no_closed_output() -> None:
 # Output that the terminal's code page lacks
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
-def test_a_character_that_the_code_page_lacks_is_replaced_and_json_keeps_its_value(
-    encoding: str, tmp_path: Path
-) -> None:
+def test_a_character_that_the_code_page_lacks_is_replaced_and_json_keeps_its_value(tmp_path: Path) -> None:
     (tmp_path / "relay.toml").write_text("[destinations.m]\ntopic = '鍵'\n[[routes]]\nto = ['m']\n", "utf-8")
     unreachable = "AccountEndpoint=http://127.0.0.1:1/;AccountKey=a2V5"
     environment = {
         **os.environ,
-        "PYTHONIOENCODING": encoding,
         "PYTHONUTF8": "0",
         "COSMOS": unreachable,
         "SERVICEBUS": "Endpoint=sb://127.0.0.1:1/;SharedAccessKeyName=k;SharedAccessKey=a2V5",
         "RELAY_FILE": str(tmp_path / "relay.toml"),
     }
 
-    def run(*words: str) -> subprocess.CompletedProcess[bytes]:
+    def run(encoding: str, *words: str) -> subprocess.CompletedProcess[bytes]:
         return subprocess.run(
             [sys.executable, "-m", *words],
             cwd=ROOT,
-            env=environment,
+            env={**environment, "PYTHONIOENCODING": encoding},
             capture_output=True,
             timeout=WATCHDOG_S,
             check=False,
         )
 
-    lines, as_json = run("relay", "check"), run("relay", "check", "--json")
+    lines, as_json = run("ascii", "relay", "check"), run("cp1252", "relay", "check", "--json")
 
     assert (lines.returncode, as_json.returncode) == (3, 3)
     assert b"Traceback" not in lines.stderr + as_json.stderr
-    arrow = "everything else → topic '鍵'".encode(encoding, "backslashreplace")
+    arrow = "everything else → topic '鍵'".encode("ascii", "backslashreplace")
     assert arrow in lines.stdout
     [rule] = [each["what"] for each in json.loads(as_json.stdout)["findings"] if "everything else" in each["what"]]
     assert rule == "everything else → topic '鍵'"
