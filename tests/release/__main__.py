@@ -267,7 +267,9 @@ class Rehearsal:
         project = self.copies[0] / library.folder / "pyproject.toml"
         chosen = ("--python", python, "--resolution", resolution, *options)
         here = ("--find-links", str(self._needed)) if library.needs else ()
-        uv("pip", "compile", "--quiet", *chosen, *here, "--output-file", str(file), str(project))
+        # A user has no folder beside: `tool.uv.sources` is for the clone.
+        found = ("--no-sources", *here)
+        uv("pip", "compile", "--quiet", *chosen, *found, "--output-file", str(file), str(project))
         return ["-r", str(file)]
 
     def _write_sbom(self, name: str, words: Sequence[str]) -> None:
