@@ -77,7 +77,7 @@ async def test_without_the_package_of_an_sql_feed_the_error_names_the_extra(
 ) -> None:
     lines = ["SQL=postgresql://user@127.0.0.1/database", f"SERVICEBUS={servicebus.connection_string}"]
     (tmp_path / "relay.env").write_text("\n".join(lines) + "\n")
-    without = f"import sys\nsys.modules['changefeed'] = None\n{_MODULE}"
+    without = f"import sys\nsys.modules['outbox_relay.changefeed'] = None\n{_MODULE}"
 
     code, out, errors = await run(installed, tmp_path, "check", "--env-file", "relay.env", program=without)
 
