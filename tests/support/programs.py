@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Protocol
 
 from cyclopts.argument import Argument
@@ -20,7 +21,7 @@ class CommandLine(Protocol):
     def parse(self, words: Sequence[str]) -> Any:
         """Parse words; wrong usage raises SystemExit."""
 
-    def options(self) -> set[str]:
+    def options(self) -> Set[str]:
         """Return all options of all commands."""
 
     def within(self, words: Sequence[str]) -> CommandLine:
@@ -46,10 +47,8 @@ class WithCyclopts:
     def parse(self, words: Sequence[str]) -> Any:
         return self.program.parse([*self.words, *words])
 
-    def options(self) -> set[str]:
-        names = {name for each in self._arguments() for name in each.names if name.startswith("-")}
-        further = (each for each in self._names() if each not in _HANDLED)
-        return names.union(self._names(), *(self._at(name).options() for name in further)) - {*self._commands()}
+    def options(self) -> Set[str]:
+        return _options(self)
 
     def within(self, words: Sequence[str]) -> CommandLine:
         return self._at(words[0]).within(words[1:]) if words and words[0] in self._commands() else self
@@ -62,10 +61,11 @@ class WithCyclopts:
 
     def undescribed(self, words: Sequence[str]) -> list[str]:
         """Return the names of the arguments of a command that the help does not describe."""
-        of_command = WithCyclopts(self.program, tuple(words))._arguments()
+        of_command = WithCyclopts(self.program, tuple(words)).arguments()
         return [each.name for each in of_command if not each.parameter.help]
 
-    def _arguments(self) -> list[Argument]:
+    def arguments(self) -> list[Argument]:
+        """Return the arguments of the command itself that its help shows."""
         root = self.program.app()
         apps = root.parse_commands(self.words)[1]
         if apps[-1].default_command is None:
@@ -77,14 +77,26 @@ class WithCyclopts:
                 if each.parse and each.show
             ]
 
-    def _names(self) -> list[str]:
-        return list(self.program.app().parse_commands(self.words)[1][-1].resolved_commands())
-
     def _commands(self) -> list[str]:
-        return [name for name in self._names() if not name.startswith("-")]
+        return [name for name in _names(self) if not name.startswith("-")]
 
     def _at(self, name: str) -> WithCyclopts:
         return WithCyclopts(self.program, (*self.words, name))
+
+
+@cache
+def _names(line: WithCyclopts) -> tuple[str, ...]:
+    """Return the names of the commands, and of the options that act as commands."""
+    return tuple(line.program.app().parse_commands(line.words)[1][-1].resolved_commands())
+
+
+@cache
+def _options(line: WithCyclopts) -> Set[str]:
+    names = {name for each in line.arguments() for name in each.names if name.startswith("-")}
+    inner = [WithCyclopts(line.program, (*line.words, name)) for name in _names(line) if name not in _HANDLED]
+    return {*names, *_names(line)}.union(*map(_options, inner)) - {
+        name for name in _names(line) if not name.startswith("-")
+    }
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,7 @@ def operated() -> Iterator[None]:
     # To read the settings, which are always the same, takes a third of the time of a command.
     streams = read_streams(ENVIRONMENT)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("outbox_relay.operator.cli.arguments.read_streams", lambda _: streams)
+        patch.setattr("outbox_relay.operator.cli.options.read_streams", lambda _: streams)
         patch.setattr(
             "outbox_relay.operator.backends.cosmos.backend.CosmosOperatorBackend.open_outbox",
             lambda _: _ACTING.get().outbox,
