@@ -11,10 +11,11 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from outbox_relay.command_line import Call
 from outbox_relay.operator.cli.main import PROGRAM, options_of
 from outbox_relay.operator.cli.main import run as run_command
 from outbox_relay.operator.cli.terminal import Terminal
@@ -55,10 +56,16 @@ class Run:
         return value
 
 
+@cache
+def parsed(words: tuple[str, ...]) -> Call:
+    """Parse the words once: a history runs the same commands hundreds of times."""
+    return PROGRAM.parse(words)
+
+
 async def relay_command(environment: Mapping[str, str], *words: str, typed: str | None = None) -> Run:
     """One command with this environment; `typed` is what somebody at a terminal answers."""
     out, err = io.StringIO(), io.StringIO()
-    call = PROGRAM.parse(words)
+    call = parsed(words)
     stdin = io.StringIO() if typed is None else Keyboard(typed)
     terminal = Terminal(as_json=options_of(call).json, out=out, err=err, stdin=stdin)
     code = await run_command(call, environment, terminal)
