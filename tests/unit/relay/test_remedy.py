@@ -72,7 +72,7 @@ NEEDED = os.environ.get("TEST_SHELLS", "").split()
 
 @pytest.mark.parametrize("shell", [each for each in SHELLS if each in NEEDED or shutil.which(each)])
 @settings(max_examples=10, deadline=None)
-@given(chosen=st.lists(st.tuples(TEXTS, TEXTS), min_size=20, max_size=20))
+@given(chosen=st.lists(st.tuples(TEXTS, TEXTS), min_size=5, max_size=5))
 @example(chosen=list(zip(HOSTILE, reversed(HOSTILE), strict=True)))
 def test_a_command_has_the_texts_of_others_as_arguments_alone(
     shell: str, chosen: list[tuple[str, str]], tmp_path_factory: pytest.TempPathFactory
