@@ -19,7 +19,7 @@ CHAOS ?=
 UP ?=
 LOCK ?=
 
-PROCESSES ?= 6
+PROCESSES ?= 5
 PYTEST = $(PY) -m pytest -n $(PROCESSES) --dist loadgroup
 TESTS ?=
 SLOW ?= slow
