@@ -50,6 +50,10 @@ _MAX_BYTES = 64 * 1024**2
 
 _POSTGRESQL = ("postgresql://", "postgres://")
 
+# Of a database or a container of Cosmos DB.
+_MAX_NAME = 255
+_ILLEGAL_IN_NAME = re.compile(r"[/\\?#\t\r\n]|%[0-9A-Fa-f]{2}")
+
 # https://learn.microsoft.com/rest/api/storageservices/naming-and-referencing-containers--blobs--and-metadata
 _BLOB_CONTAINER = re.compile(r"(?=.{3,63}$)[a-z0-9]+(?:-[a-z0-9]+)*")
 
@@ -161,15 +165,31 @@ class CosmosSettings:
             required=required,
             otherwise="; or SQL, for an outbox in SQL",
         )
-        database = reader.text("COSMOS_DATABASE", "outbox")
+        database = _cosmos_name(reader, "COSMOS_DATABASE", "outbox")
         containers = {
-            "COSMOS_CONTAINER": reader.text("COSMOS_CONTAINER", "data"),
-            "COSMOS_LEASE_CONTAINER": reader.text("COSMOS_LEASE_CONTAINER", "leases"),
-            "COSMOS_QUARANTINE_CONTAINER": reader.text("COSMOS_QUARANTINE_CONTAINER", "quarantine"),
+            "COSMOS_CONTAINER": _cosmos_name(reader, "COSMOS_CONTAINER", "data"),
+            "COSMOS_LEASE_CONTAINER": _cosmos_name(reader, "COSMOS_LEASE_CONTAINER", "leases"),
+            "COSMOS_QUARANTINE_CONTAINER": _cosmos_name(reader, "COSMOS_QUARANTINE_CONTAINER", "quarantine"),
         }
         if len(set(containers.values())) < len(containers):
             reader.wrong(f"{', '.join(containers)} must name three different containers")
         return None if connection is None else cls(connection, database, *containers.values())
+
+
+def _cosmos_name(reader: Reader, name: str, default: str) -> str:
+    """Return the name of a database or container.
+
+    https://learn.microsoft.com/azure/cosmos-db/concepts-limits has the length, and
+    https://learn.microsoft.com/dotnet/api/microsoft.azure.documents.resource.id the characters. A gateway decodes
+    `%` and two hexadecimal digits once more than the client that signed the path, and answers 401.
+    """
+    value = reader.text(name, default)
+    if len(value) > _MAX_NAME or _ILLEGAL_IN_NAME.search(value):
+        reader.wrong(
+            f"{name} is {quoted(value)}: set a name of 1 to {_MAX_NAME} characters without / \\ ? or #, tabs or "
+            "line breaks, or % before two hexadecimal digits"
+        )
+    return value
 
 
 @dataclass(frozen=True, slots=True)

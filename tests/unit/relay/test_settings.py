@@ -265,6 +265,25 @@ def test_two_containers_of_one_name_are_refused(first: str, second: str) -> None
     assert problem.endswith("must name three different containers")
 
 
+@pytest.mark.parametrize(
+    "name", ["COSMOS_DATABASE", "COSMOS_CONTAINER", "COSMOS_LEASE_CONTAINER", "COSMOS_QUARANTINE_CONTAINER"]
+)
+@pytest.mark.parametrize("value", ["a/b", "a\\b", "a?", "#a", "a\tb", "a\nb", "100%41", "n" * 256])
+def test_a_name_that_cosmos_db_does_not_take_or_find_is_refused(name: str, value: str) -> None:
+    (problem,) = problems_of(LEAST | {name: value})
+
+    assert problem.startswith(f"{name} is ")
+    assert ": set a name of 1 to 255 characters without " in problem
+
+
+@pytest.mark.parametrize("value", ["100%", "100%4x", "Kontakte für München", "n" * 255])
+def test_other_names_of_a_database_are_taken(value: str) -> None:
+    cosmos = Settings.from_environment(LEAST | {"COSMOS_DATABASE": value}).cosmos
+
+    assert cosmos is not None
+    assert cosmos.database == value
+
+
 def test_problems_are_counted_and_listed() -> None:
     with pytest.raises(SettingsError) as raised:
         Settings.from_environment({})
