@@ -17,7 +17,7 @@ from local.demo.pace import Pace
 from local.demo.subscriber import Observer
 from local.demo.tally import Tally
 from outbox_relay import inbox
-from outbox_relay.inbox.handling import Handler
+from outbox_relay.inbox.messages import Handler
 
 
 class Bookings:

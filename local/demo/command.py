@@ -40,7 +40,7 @@ from local.stack.supervisor import PartFailed, Stack, StackOptions
 from outbox_relay.command_line import number, value
 from outbox_relay.emulators.functions.edges import read_journal
 from outbox_relay.emulators.process import Stopped, until_done
-from outbox_relay.inbox.handling import Handler
+from outbox_relay.inbox.messages import Handler
 from outbox_relay.operator.console.observer import Observer as ConsoleObserver
 from relay.config.settings import FILE_VARIABLE
 

@@ -20,7 +20,7 @@ from typing import Any
 from local.stack.parts import Part
 from outbox_relay import inbox
 from outbox_relay.emulators.process import announce, heed_signals, until_stopped
-from outbox_relay.inbox.handling import Handler
+from outbox_relay.inbox.messages import Handler
 from relay.config.settings import SERVICEBUS
 
 SUBSCRIPTION = "all"

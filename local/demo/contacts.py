@@ -13,7 +13,7 @@ from local.demo.scenarios import scenarios
 from local.demo.subscriber import Subscriber
 from local.demo.tally import Tally
 from local.stack.parts import Part
-from outbox_relay.inbox.handling import Handler
+from outbox_relay.inbox.messages import Handler
 from samples.contacts.consumer.kept import Kept, open_directory
 
 

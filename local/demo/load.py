@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from local.demo.tally import Tally
-from outbox_relay.inbox.handling import Handler
+from outbox_relay.inbox.messages import Handler
 
 
 @dataclass(slots=True)

@@ -21,7 +21,7 @@ from outbox_relay import inbox
 from outbox_relay.inbox.parking import Cause, ClaimLost, Kept, NotReleased, ParkedMessage, Parking, encode
 from outbox_relay.inbox.stores.opening import StoreNotOpened, opened
 from outbox_relay.inbox.stores.sql.dialects import Postgres, Sqlite
-from outbox_relay.inbox.stores.sql.schema import migrations
+from outbox_relay.inbox.stores.sql.recording import migrations
 from tests.support.closing import CloseLater
 from tests.support.inbox_stores import cosmos_container, engine_of, pool_of
 from tests.support.postgresql import PostgresServer

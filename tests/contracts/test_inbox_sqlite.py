@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from outbox_relay import inbox
+from outbox_relay.inbox.stores import servers
 from outbox_relay.inbox.stores import sqlite as sqlite_stores
 from outbox_relay.inbox.stores.sql import recording
-from outbox_relay.inbox.stores.sql import store as sql_stores
 from tests.support.closing import CloseLater
 from tests.support.inbox_stores import InSqlite, engine_of, gap, handle, message
 from tests.support.waiting import elapse
@@ -193,7 +193,7 @@ async def test_two_stores_on_one_connection_take_turns(tmp_path: Path, close_lat
 async def test_many_ids_are_forgotten_in_several_transactions(
     through: str, tmp_path: Path, close_later: CloseLater, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (recording, sql_stores, sqlite_stores):
+    for module in (recording, servers, sqlite_stores):
         monkeypatch.setattr(module, "ROWS", 2)
     path = tmp_path / "store.sqlite"
     async with engine_of(f"sqlite+aiosqlite:///{path}") as engine:

@@ -222,7 +222,7 @@ def test_suggested_commands_are_tried_in_every_shell_that_they_are_made_for() ->
 COMPONENTS = {
     "app": "relay/__init__.py",
     "outbox": "packages/outbox/pyproject.toml",
-    "inbox": "packages/inbox/src/outbox_relay/inbox/version.py",
+    "inbox": "packages/inbox/src/outbox_relay/inbox/__init__.py",
     "emulators": "packages/emulators/src/outbox_relay/emulators/__init__.py",
     "changefeed": "outbox_relay/changefeed/version.py",
     "command_line": "packages/command_line/pyproject.toml",

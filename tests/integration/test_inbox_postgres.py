@@ -22,7 +22,7 @@ from sqlalchemy.pool import StaticPool
 
 from outbox_relay import inbox
 from outbox_relay.inbox.stores.sql.dialects import Postgres
-from outbox_relay.inbox.stores.sql.schema import migrations
+from outbox_relay.inbox.stores.sql.recording import migrations
 from tests.support.inbox_stores import Harness, InPostgres, InSqlAlchemy, gap, handle, message, pool_of
 from tests.support.pages import ROOT
 from tests.support.postgresql import PostgresServer

@@ -17,9 +17,9 @@ import pytest
 
 from outbox_relay import inbox
 from outbox_relay.inbox.errors import OutsideBlock
+from outbox_relay.inbox.stores.servers import SqlServerConnection
 from outbox_relay.inbox.stores.sql.dialects import Postgres, SqlServer
 from outbox_relay.inbox.stores.sql.recording import Recording
-from outbox_relay.inbox.stores.sqlserver import SqlServerConnection
 from tests.support.inbox_stores import message
 from tests.support.waiting import look_again
 from tests.support.watchdog import WATCHDOG_S

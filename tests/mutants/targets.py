@@ -235,14 +235,17 @@ _INBOX = {
     "memory": ("contracts/test_inbox_stores", "contracts/test_inbox_parking"),
     "opening": ("unit/inbox/test_commands", "contracts/test_inbox_parking"),
     "port": ("contracts/test_inbox_stores", "contracts/test_inbox_sqlite", "integration/test_inbox_postgres"),
-    "postgres": ("contracts/test_inbox_stores", "integration/test_inbox_postgres"),
     "sql/parking": ("contracts/test_inbox_parking",),
-    "sql/recording": ("contracts/test_inbox_stores", "contracts/test_inbox_sqlite"),
-    "sql/schema": ("contracts/test_inbox_sqlite", "contracts/test_inbox_parking"),
-    "sql/store": ("contracts/test_inbox_stores", "integration/test_inbox_postgres"),
+    "servers": (
+        *("contracts/test_inbox_stores", "integration/test_inbox_postgres"),
+        "integration/test_inbox_sqlserver",
+    ),
+    "sql/recording": (
+        *("contracts/test_inbox_stores", "contracts/test_inbox_sqlite"),
+        "contracts/test_inbox_parking",
+    ),
     "sqlalchemy": ("contracts/test_inbox_stores", "integration/test_inbox_postgres"),
     "sqlite": ("unit/inbox/test_database", "contracts/test_inbox_sqlite", "contracts/test_inbox_stores"),
-    "sqlserver": ("integration/test_inbox_sqlserver",),
 }
 
 TARGETS: dict[str, tuple[str, ...]] = {

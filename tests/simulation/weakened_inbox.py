@@ -12,15 +12,13 @@ from azure.servicebus import ServiceBusReceivedMessage
 
 from outbox_relay.inbox import session
 from outbox_relay.inbox.errors import DeadLetter
-from outbox_relay.inbox.handling import Handler, call
 from outbox_relay.inbox.key_parker import KeyParker
 from outbox_relay.inbox.lock import Lock
-from outbox_relay.inbox.messages import Message
+from outbox_relay.inbox.messages import Handler, Message, call
 from outbox_relay.inbox.parking import Cause, Claim, ParkedMessage
 from outbox_relay.inbox.received import read
-from outbox_relay.inbox.sequences import Arrival, Step
 from outbox_relay.inbox.session import Session
-from outbox_relay.inbox.stores.port import Identity
+from outbox_relay.inbox.stores.port import Arrival, Identity, Step
 from outbox_relay.inbox.stores.sql import recording
 from outbox_relay.inbox.stores.sql.dialects import Operation, Statement
 from outbox_relay.inbox.stores.sql.parking import _PLACE, Parked, _Place

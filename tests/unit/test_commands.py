@@ -19,8 +19,8 @@ import outbox_relay.changefeed.program
 import outbox_relay.changefeed.version
 import outbox_relay.emulators.__main__
 import outbox_relay.emulators.program
+import outbox_relay.inbox
 import outbox_relay.inbox.commands
-import outbox_relay.inbox.version
 import outbox_relay.operator.cli.main
 import relay
 import verification.bench.__main__
@@ -247,7 +247,7 @@ def test_the_local_stack_names_the_distribution_that_is_not_installed() -> None:
 @pytest.mark.parametrize(
     ("main", "name"),
     [
-        (outbox_relay.inbox.commands.main, f"outbox-relay-inbox {outbox_relay.inbox.version.__version__}"),
+        (outbox_relay.inbox.commands.main, f"outbox-relay-inbox {outbox_relay.inbox.__version__}"),
         (
             outbox_relay.changefeed.cli.main,
             f"outbox-relay-changefeed {outbox_relay.changefeed.version.__version__}",

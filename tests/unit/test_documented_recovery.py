@@ -11,7 +11,7 @@ import pytest
 from outbox_relay.emulators.functions.leases import Lease
 from outbox_relay.emulators.functions.listener import leases_to_take
 from outbox_relay.inbox import SqliteConnection, SqliteStore
-from outbox_relay.inbox.sequences import advance
+from outbox_relay.inbox.stores.port import advance
 from tests.support.closing import CloseLater
 from tests.unit.test_documented_names import page
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from outbox_relay.inbox import instruments as telemetry
+from outbox_relay.inbox import telemetry
 from tests.infra import instruments
 from tests.infra.checks.alerts import LOG_RULES, Alert, check_sections, condition, deployed, rules
 from tests.infra.checks.workbook import WORKBOOK, panels

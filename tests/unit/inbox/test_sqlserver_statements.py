@@ -15,8 +15,7 @@ from outbox_relay.inbox.parking import Claim, ParkedMessage
 from outbox_relay.inbox.stores.port import Identity
 from outbox_relay.inbox.stores.sql.dialects import Operation, Result, SqlServer, Statement, run
 from outbox_relay.inbox.stores.sql.parking import Parked
-from outbox_relay.inbox.stores.sql.recording import Recording
-from outbox_relay.inbox.stores.sql.schema import install
+from outbox_relay.inbox.stores.sql.recording import Recording, install
 
 RECORDING = Recording(SqlServer("app"), "loans")
 PARKED = Parked(RECORDING)

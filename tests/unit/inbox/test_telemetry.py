@@ -11,8 +11,8 @@ import pytest
 from opentelemetry import trace
 
 from outbox_relay import inbox
-from outbox_relay.inbox.handling import Handler
-from outbox_relay.inbox.instruments import Instruments
+from outbox_relay.inbox.messages import Handler
+from outbox_relay.inbox.telemetry import Instruments
 from tests.support.telemetry import Telemetry, installed
 from tests.support.watchdog import WATCHDOG_S
 
@@ -139,7 +139,7 @@ def test_without_opentelemetry_the_handler_is_called_as_it_is() -> None:
 import sys
 sys.modules["opentelemetry"] = None
 from outbox_relay import inbox
-from outbox_relay.inbox.reporting import telemetry_of
+from outbox_relay.inbox.telemetry import telemetry_of
 telemetry = telemetry_of("orders", None)
 assert telemetry.observed(print) is print
 telemetry.held(1)

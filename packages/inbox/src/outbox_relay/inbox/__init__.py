@@ -32,7 +32,7 @@ Handling (`messages`, `errors`)
     `DeadLetter(reason, description)`: raise it for messages that can never be handled. After any other exception
     the message is delivered again, after a pause and before its successors.
 
-Parked keys (`parking`, `parked`)
+Parked keys (`parking`)
     `Receiver(…, on_poison="park", parking=store)`: the successors of a message that cannot be handled wait in the
     store, until an operator releases their key. `Parking`: what a store does for that. `ParkedKey`,
     `ParkedMessage`, `Cause`: what it keeps. `Kept`, `Claim`: what it answers. `ClaimLost`, `NotReleased`,
@@ -76,14 +76,14 @@ from outbox_relay.inbox.parking import (
     Parking,
 )
 from outbox_relay.inbox.receiver import Receiver
-from outbox_relay.inbox.sequences import Arrival
 from outbox_relay.inbox.stores.cosmos import CosmosBatch, CosmosStore
 from outbox_relay.inbox.stores.memory import MemoryStore
-from outbox_relay.inbox.stores.port import ArrivalIn, Gap, Store
-from outbox_relay.inbox.stores.postgres import PostgresStore
+from outbox_relay.inbox.stores.port import Arrival, ArrivalIn, Gap, Store
+from outbox_relay.inbox.stores.servers import PostgresStore, SqlServerConnection, SqlServerStore
 from outbox_relay.inbox.stores.sqlalchemy import SqlAlchemyStore
 from outbox_relay.inbox.stores.sqlite import SqliteConnection, SqliteStore
-from outbox_relay.inbox.stores.sqlserver import SqlServerConnection, SqlServerStore
+
+__version__ = "0.1.0"
 
 __all__ = [
     "Arrival",

@@ -14,9 +14,9 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from outbox_relay.command_line import Call, Program, as_json, printable, table
+from outbox_relay.inbox import __version__
 from outbox_relay.inbox.parking import NotReleased, ParkedKey, ParkedMessage, encode
 from outbox_relay.inbox.stores.opening import FORMS, OpenedStore, StoreNotOpened, opened
-from outbox_relay.inbox.version import __version__
 
 STORE = "INBOX_STORE"
 

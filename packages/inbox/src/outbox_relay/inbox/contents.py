@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import inspect
 import logging
 from collections.abc import Awaitable
 from dataclasses import replace
@@ -17,7 +18,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from azure.core.exceptions import HttpResponseError, ResourceNotFoundError
 
 from outbox_relay.inbox.errors import DeadLetter, NotFetched
-from outbox_relay.inbox.messages import Message
+from outbox_relay.inbox.messages import Handler, Message
 
 ADDRESS, SHA256, LENGTH = "dataRef", "dataSha256", "dataLength"
 
@@ -193,3 +194,14 @@ def _log_failure(message: Message, error: Exception) -> None:
         _log.error(text, message.id, what, message.key, "Is the container of `contents` the one of the relay?")
     else:
         _log.warning(text, message.id, what, message.key, "It is tried again.")
+
+
+def on_whole(handler: Handler, contents: Contents | None) -> Handler:
+    """Return a handler that gets the bodies of large events too, and raises an error if a body cannot be had."""
+
+    async def handle(message: Message) -> None:
+        result = handler(await whole(message, contents))
+        if inspect.isawaitable(result):
+            await result
+
+    return handle

@@ -16,14 +16,14 @@ from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 from azure.servicebus.exceptions import MessageLockLostError, ServiceBusError
 
 from outbox_relay.inbox.connection import Connections, Entity, check_retries
-from outbox_relay.inbox.contents import Contents
+from outbox_relay.inbox.contents import Contents, on_whole
 from outbox_relay.inbox.errors import DeadLetter, LockLost
 from outbox_relay.inbox.event_loop import end_tasks, finish, within
-from outbox_relay.inbox.handling import Handler, call, on_whole
 from outbox_relay.inbox.lock import Lock, LockedMessage
+from outbox_relay.inbox.messages import Handler, call
 from outbox_relay.inbox.options import Options
 from outbox_relay.inbox.received import Place, places, read, replace_undecodable
-from outbox_relay.inbox.reporting import telemetry_of
+from outbox_relay.inbox.telemetry import telemetry_of
 
 HELD = 1_000
 """Maximum number of dead letters that are locked at a time; each lock is renewed by itself."""

@@ -13,9 +13,8 @@ from typing import Any, TypeVar
 
 from outbox_relay.inbox.errors import DeadLetter, LockLost, NotFetched, NotStorable
 from outbox_relay.inbox.event_loop import end_tasks, finish, within
-from outbox_relay.inbox.handling import Handler, call
 from outbox_relay.inbox.lock import Lock
-from outbox_relay.inbox.messages import Message
+from outbox_relay.inbox.messages import Handler, Message, call
 from outbox_relay.inbox.options import Options
 from outbox_relay.inbox.parking import (
     EXHAUSTED,

@@ -1,14 +1,23 @@
-"""The message that a handler receives, without I/O or types of an SDK."""
+"""The message that a handler receives, without types of an SDK, and the call of the handler."""
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import json
-from collections.abc import Mapping
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from outbox_relay.inbox.errors import DeadLetter
+
+_log = logging.getLogger(__name__)
+
+_missing: ContextVar[list[int] | None] = ContextVar("inbox_missing", default=None)
+_closed: ContextVar[list[int] | None] = ContextVar("inbox_closed", default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +68,52 @@ class Message:
         except ValueError as error:
             # Not the error's text: it may quote the body.
             raise DeadLetter("unreadable", "The body is not JSON.") from error
+
+
+Handler = Callable[[Message], Awaitable[object] | object]
+
+
+async def call(handler: Handler, message: Message) -> None:
+    """Call it. Raises what it raises. The task's name says what it handles."""
+    if (task := asyncio.current_task()) is not None:
+        task.set_name(f"The handler of message {message.id!r} of session {message.key!r}")
+    closed = noting_closed()
+    result = handler(message)
+    if inspect.isawaitable(result):
+        await result
+    for number in closed:
+        _log.info("Message %r of key %r closes a gap: its number %s was missing", message.id, message.key, number)
+
+
+def note_missing(numbers: range) -> None:
+    """Note that the message being handled shows these numbers to be missing; counted if its handler returns.
+
+    A store that repeats its transaction notes them again: only the last time counts.
+    """
+    noted = _missing.get()
+    if noted is not None:
+        noted[:] = [len(numbers)]
+
+
+def noting_missing() -> list[int]:
+    """Put what the current task notes from now on into the list that is returned."""
+    noted: list[int] = []
+    _missing.set(noted)
+    return noted
+
+
+def note_closed(sequence: int) -> None:
+    """Note that a number was missing until now. A store that repeats its transaction notes it again."""
+    noted = _closed.get()
+    if noted is not None:
+        noted[:] = [sequence]
+
+
+def noting_closed() -> list[int]:
+    """Put what the current task notes from now on into the list that is returned."""
+    noted: list[int] = []
+    _closed.set(noted)
+    return noted
 
 
 def _refuse(constant: str) -> None:

@@ -19,15 +19,15 @@ from azure.servicebus.exceptions import (
 )
 
 from outbox_relay.inbox.connection import Entity, check_retries
-from outbox_relay.inbox.contents import Contents
+from outbox_relay.inbox.contents import Contents, on_whole
 from outbox_relay.inbox.errors import LockLost, SessionsNotEnabled
 from outbox_relay.inbox.event_loop import Watchdog, end_tasks, finish
-from outbox_relay.inbox.handling import Handler, on_whole
 from outbox_relay.inbox.key_parker import ReleasedKeyWorker
+from outbox_relay.inbox.messages import Handler
 from outbox_relay.inbox.options import Options
 from outbox_relay.inbox.parking import Parking
-from outbox_relay.inbox.reporting import telemetry_of
 from outbox_relay.inbox.session import Failed, Session
+from outbox_relay.inbox.telemetry import telemetry_of
 
 FEWEST = 4
 """Open requests of a receiver that has had nothing to do. Each is a connection."""

@@ -17,9 +17,9 @@ from azure.servicebus.aio import ServiceBusReceiver
 from outbox_relay.inbox.connection import Connections
 from outbox_relay.inbox.errors import DeadLetter, LockLost, NotFetched
 from outbox_relay.inbox.event_loop import end_tasks, finish, within
-from outbox_relay.inbox.handling import Handler, call
 from outbox_relay.inbox.key_parker import KeyParker, NotKept, log_failure
 from outbox_relay.inbox.lock import Lock
+from outbox_relay.inbox.messages import Handler, call
 from outbox_relay.inbox.options import Options
 from outbox_relay.inbox.parking import Parking
 from outbox_relay.inbox.received import place_of, read, replace_undecodable

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from outbox_relay.inbox.errors import BatchTooLarge, Conflict, DeadLetter
 from outbox_relay.inbox.messages import Message
-from outbox_relay.inbox.sequences import Arrival, Step, advance
 from outbox_relay.inbox.stores.cosmos_parking import CosmosParking
-from outbox_relay.inbox.stores.port import ArrivalIn, Blocks, Gap, Identity, entity_of
+from outbox_relay.inbox.stores.port import Arrival, ArrivalIn, Blocks, Gap, Identity, Step, advance, entity_of
 
 if TYPE_CHECKING:
     from azure.cosmos.aio import ContainerProxy

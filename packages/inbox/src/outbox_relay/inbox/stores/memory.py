@@ -24,8 +24,7 @@ from outbox_relay.inbox.parking import (
     encode,
     position_among,
 )
-from outbox_relay.inbox.sequences import Arrival, Step, advance
-from outbox_relay.inbox.stores.port import Gap, Identity, Turn, entity_of
+from outbox_relay.inbox.stores.port import Arrival, Gap, Identity, Step, Turn, advance, entity_of
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from outbox_relay.inbox.parking import Parking
-from outbox_relay.inbox.stores.sql.schema import WrongTables
+from outbox_relay.inbox.stores.sql.recording import WrongTables
 from outbox_relay.inbox.stores.sqlite import SqliteConnection, SqliteStore
 
 FORMS = (
@@ -111,7 +111,7 @@ def _existing(path: Path) -> SqliteConnection:
 async def _postgresql(address: str, options: dict[str, str]) -> AsyncIterator[OpenedStore]:
     import psycopg
 
-    from outbox_relay.inbox.stores.postgres import PostgresStore
+    from outbox_relay.inbox.stores.servers import PostgresStore
 
     @asynccontextmanager
     async def connect() -> AsyncIterator[psycopg.AsyncConnection]:
@@ -141,7 +141,7 @@ async def _postgresql(address: str, options: dict[str, str]) -> AsyncIterator[Op
 async def _sqlserver(address: str, options: dict[str, str]) -> AsyncIterator[OpenedStore]:
     import mssql_python
 
-    from outbox_relay.inbox.stores.sqlserver import SqlServerStore
+    from outbox_relay.inbox.stores.servers import SqlServerStore
 
     with _named_right():
         store = SqlServerStore(address, connections=1, **options)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from weakref import WeakKeyDictionary
 
 from outbox_relay.inbox.stores.port import Turn
+from outbox_relay.inbox.stores.servers import SqlStore
 from outbox_relay.inbox.stores.sql.dialects import Dialect, Postgres, Result, Sqlite, SqlServer, Statement
-from outbox_relay.inbox.stores.sql.store import SqlStore
 
 if TYPE_CHECKING:
     from sqlalchemy import TextClause

@@ -11,12 +11,10 @@ from typing import Any, Literal, TypeVar
 
 from outbox_relay.inbox.errors import OutsideBlock
 from outbox_relay.inbox.messages import Message
-from outbox_relay.inbox.sequences import Arrival
-from outbox_relay.inbox.stores.port import Gap, Identity, Turn, entity_of
+from outbox_relay.inbox.stores.port import Arrival, Gap, Identity, Turn, entity_of
 from outbox_relay.inbox.stores.sql.dialects import Operation, Result, Sqlite, Statement, run
 from outbox_relay.inbox.stores.sql.parking import SqlParking
-from outbox_relay.inbox.stores.sql.recording import ROWS, Recording
-from outbox_relay.inbox.stores.sql.schema import check, install
+from outbox_relay.inbox.stores.sql.recording import ROWS, Recording, check, install
 
 # Nobody else uses these texts: `sqlite3` keeps statements by their text, and SQLite asks only once about each.
 _BEGIN = "BEGIN IMMEDIATE -- inbox"
