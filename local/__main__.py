@@ -28,7 +28,7 @@ def _lacking(error: ModuleNotFoundError) -> str:
 try:
     from local.program import PROGRAM
     from outbox_relay.command_line import run
-    from outbox_relay.emulators import command_line
+    from outbox_relay.emulators import program
 except ModuleNotFoundError as error:
     print(_lacking(error), file=sys.stderr)
     sys.exit(2)
@@ -37,7 +37,7 @@ except ModuleNotFoundError as error:
 def main(words: Sequence[str]) -> int:
     """Run one subcommand; returns its exit code."""
     try:
-        return command_line.main(PROGRAM, words)
+        return program.main(PROGRAM, words)
     except ModuleNotFoundError as error:
         # A later set of packages has it, such as that of an SQL source.
         print(_lacking(error), file=sys.stderr)

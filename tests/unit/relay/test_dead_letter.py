@@ -12,8 +12,7 @@ from uuid import UUID
 import pytest
 from proton import Message, char, float32, symbol, timestamp, ubyte
 
-from outbox_relay.emulators.servicebus.dead_letters import dead_letter
-from outbox_relay.emulators.servicebus.entry import Entry
+from outbox_relay.emulators.servicebus.entry import Entry, dead_letter
 from outbox_relay.emulators.servicebus.parsing import parse
 from outbox_relay.operator.deadletters import sections
 from outbox_relay.operator.deadletters.letter import body, copy_of, described, lock_of, read

@@ -14,7 +14,7 @@ import pytest
 from azure.servicebus import ServiceBusReceivedMessage
 from azure.servicebus._pyamqp._decode import decode_payload
 
-from outbox_relay.emulators.functions.dates import rewritten
+from outbox_relay.emulators.functions.documents import rewritten
 from outbox_relay.operator.cli.smoke_diff import (
     BODY_REMEDY,
     DATE_REMEDY,

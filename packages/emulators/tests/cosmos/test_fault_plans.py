@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from outbox_relay.emulators.cosmos.fault_plans import FaultKind, FaultPlan
-from outbox_relay.emulators.cosmos.fault_targets import Match, Operation, Target
+from outbox_relay.emulators.cosmos.faults import FaultKind, FaultPlan, Match, Operation, Target
 from outbox_relay.emulators.cosmos.messages import Request
 from outbox_relay.emulators.faults import InvalidFault
 

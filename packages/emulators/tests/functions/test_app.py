@@ -19,10 +19,9 @@ from outbox_relay.emulators.functions.app import importable, load_functions
 from outbox_relay.emulators.functions.connections import Connections
 from outbox_relay.emulators.functions.environment import applied, read_env_file, read_local_settings
 from outbox_relay.emulators.functions.errors import HostError
-from outbox_relay.emulators.functions.host_json import HostConfiguration
+from outbox_relay.emulators.functions.host_json import HostConfiguration, parse_timespan
 from outbox_relay.emulators.functions.settings import Connection, Settings
 from outbox_relay.emulators.functions.singleton import LockTimings
-from outbox_relay.emulators.functions.timespan import parse_timespan
 
 _TRIGGER = 'arg_name="documents", connection="COSMOS", database_name="d", container_name="c"'
 _HEAD = "import azure.functions as func\n\napp = func.FunctionApp()\n\n"

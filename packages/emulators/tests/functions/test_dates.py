@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from outbox_relay.emulators.functions.dates import rewritten, rewritten_string
-from outbox_relay.emulators.functions.json_text import PageWithheld
+from outbox_relay.emulators.functions.documents import PageWithheld, rewritten, rewritten_string
 
 
 @pytest.fixture(autouse=True)

@@ -19,8 +19,7 @@ from outbox_relay.emulators.servicebus.entity_types import DuplicateDetection, M
 from outbox_relay.emulators.servicebus.filters import CorrelationFilter, TrueFilter
 from outbox_relay.emulators.servicebus.journal import Fate, Journal
 from outbox_relay.emulators.servicebus.message import Property
-from outbox_relay.emulators.servicebus.queue import MessageQueue
-from outbox_relay.emulators.servicebus.queue_settings import QueueSettings
+from outbox_relay.emulators.servicebus.queue import MessageQueue, QueueSettings
 from outbox_relay.emulators.servicebus.server import ServiceBusServer
 from outbox_relay.emulators.servicebus.session_queue import SessionQueue
 from outbox_relay.emulators.servicebus.timers import system_clock

@@ -12,8 +12,7 @@ from proton import int32, symbol
 from outbox_relay.emulators.servicebus.errors import ArgumentInvalid, DecodeFailed, PropertiesTooLarge
 from outbox_relay.emulators.servicebus.message import Property
 from outbox_relay.emulators.servicebus.parsing import parse
-from outbox_relay.emulators.servicebus.queue import MessageQueue
-from outbox_relay.emulators.servicebus.queue_settings import QueueSettings
+from outbox_relay.emulators.servicebus.queue import MessageQueue, QueueSettings
 from outbox_relay.emulators.servicebus.sections import split_batch
 from packages.emulators.tests.servicebus.fakes import START_MS, FakeClock, a_message, decoded, encoded
 

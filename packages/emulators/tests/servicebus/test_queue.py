@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from outbox_relay.emulators.servicebus.counts import Counts
 from outbox_relay.emulators.servicebus.entry import Entry, State
 from outbox_relay.emulators.servicebus.errors import MessageLockLost, MessageNotFound
-from outbox_relay.emulators.servicebus.queue import MessageQueue
-from outbox_relay.emulators.servicebus.queue_settings import QueueSettings
+from outbox_relay.emulators.servicebus.message_store import Counts
+from outbox_relay.emulators.servicebus.queue import MessageQueue, QueueSettings
 from packages.emulators.tests.servicebus.fakes import FakeClock, Receiver, a_message
 
 LOCK_MS = 1_000

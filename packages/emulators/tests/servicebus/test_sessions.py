@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from outbox_relay.emulators.servicebus.counts import Counts
 from outbox_relay.emulators.servicebus.errors import MessageNotFound, SessionLockLost
-from outbox_relay.emulators.servicebus.queue import MessageQueue
-from outbox_relay.emulators.servicebus.queue_settings import QueueSettings
+from outbox_relay.emulators.servicebus.message_store import Counts
+from outbox_relay.emulators.servicebus.queue import MessageQueue, QueueSettings
 from outbox_relay.emulators.servicebus.session_queue import SessionQueue
 from outbox_relay.emulators.servicebus.sessions import Session
 from packages.emulators.tests.servicebus.fakes import FakeClock, Receiver, a_message

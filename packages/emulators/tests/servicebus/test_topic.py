@@ -11,6 +11,7 @@ from azure.servicebus.aio import ServiceBusClient
 from proton import Message, int32, symbol, timestamp
 from proton.reactor import Filter
 
+from outbox_relay.emulators.servicebus.broker import Tier
 from outbox_relay.emulators.servicebus.ends import DuplicateHistory
 from outbox_relay.emulators.servicebus.entities import Entities
 from outbox_relay.emulators.servicebus.entity_types import (
@@ -22,7 +23,6 @@ from outbox_relay.emulators.servicebus.entity_types import (
 )
 from outbox_relay.emulators.servicebus.errors import MessageNotFound, NotAllowed
 from outbox_relay.emulators.servicebus.filters import CorrelationFilter, Rule
-from outbox_relay.emulators.servicebus.limits import Tier
 from outbox_relay.emulators.servicebus.message import Property
 from outbox_relay.emulators.servicebus.server import ServiceBusServer
 from outbox_relay.emulators.servicebus.topic import Topic

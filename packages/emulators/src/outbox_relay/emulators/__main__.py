@@ -19,10 +19,9 @@ def main() -> None:
     """Run the command line of this process, and exit."""
     try:
         from outbox_relay.command_line import run
-        from outbox_relay.emulators import command_line
-        from outbox_relay.emulators.program import PROGRAM
+        from outbox_relay.emulators import program
 
-        sys.exit(run(lambda: command_line.main(PROGRAM, sys.argv[1:])))
+        sys.exit(run(lambda: program.main(program.PROGRAM, sys.argv[1:])))
     except ModuleNotFoundError as error:
         missing = error.name or ""
         package = missing if missing in _EXTRAS else missing.partition(".")[0]

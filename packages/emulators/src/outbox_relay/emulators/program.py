@@ -1,18 +1,60 @@
-"""The program `outbox-relay-emulators`: one of the emulators in the foreground."""
+"""The program `outbox-relay-emulators`: its commands, the options that they share, and how they run."""
 
 from __future__ import annotations
 
-from cyclopts import App
+import asyncio
+import logging
+import sys
+from collections.abc import Sequence
+from typing import Annotated
 
-from outbox_relay.command_line import Program
+from cyclopts import App, Parameter
+
+from outbox_relay.command_line import Call, Program, value
 from outbox_relay.emulators import __version__
-from outbox_relay.emulators.command_line import EXIT_CODES
+from outbox_relay.emulators.addresses import HOST_VARIABLE, LOOPBACK, host_name
+from outbox_relay.emulators.process import heed_signals
 
 _COMMANDS = {
     "cosmos": "Start a Cosmos DB account.",
     "servicebus": "Start a Service Bus namespace.",
     "functions": "Run a function app's Cosmos DB triggers.",
 }
+
+EXIT_CODES = """\
+exit codes:
+  0    stopped, by a signal or as --exit-with-stdin says
+  1    it could not start; standard error has the reason
+  2    wrong usage, or a package is missing
+  141  standard output was closed before all of it was written, as by head"""
+"""Of the commands that serve until they are stopped."""
+
+Host = Annotated[
+    str,
+    value(
+        host_name,
+        metavar="ADDRESS",
+        env_var=HOST_VARIABLE,
+        show_env_var=False,
+        show_default=False,
+        help="address to listen on, 0.0.0.0 for all of this machine's: the keys are public "
+        f"(default: the environment variable {HOST_VARIABLE}, or else {LOOPBACK})",
+    ),
+]
+"""The address that an emulator listens on."""
+
+AllowedHosts = Annotated[
+    tuple[str, ...],
+    Parameter(
+        name="--allowed-host",
+        metavar="NAME",
+        help="a host name by which clients reach the HTTP ports, besides localhost; may be repeated",
+    ),
+]
+"""The names by which clients may reach an emulator."""
+
+ExitWithStdin = Annotated[bool, Parameter(help="stop at the end of standard input too")]
+"""The option that ties an emulator to the process that started it."""
 
 
 def _add_commands(app: App) -> None:
@@ -29,3 +71,20 @@ PROGRAM = Program(
     version=f"outbox-relay-emulators {__version__}",
     add_commands=_add_commands,
 )
+
+
+def main(program: Program, words: Sequence[str]) -> int:
+    """Run the command that the words choose; returns its exit code. Wrong usage raises SystemExit(2)."""
+    logging.basicConfig(
+        level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    # The SDKs log every request at INFO.
+    logging.getLogger("azure").setLevel(logging.WARNING)
+    return asyncio.run(run(program.parse(words)))
+
+
+async def run(call: Call) -> int:
+    """Run a command, which `until_stopped` tells of signals; returns its exit code."""
+    heed_signals()
+    code: int = await call.function(*call.positional, **call.options)
+    return code

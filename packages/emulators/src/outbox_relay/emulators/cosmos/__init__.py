@@ -4,7 +4,7 @@
     command                    the same as a process: `outbox-relay-emulators cosmos`
     provisioning               containers that exist from the start
     ├─ gateway                 HTTP: signature, faults, path, method → a handler
-    │   ├─ admin               /admin/: counts, edges, splits, faults → faults, fault_plans, fault_targets
+    │   ├─ admin               /admin/: counts, edges, splits, faults → faults
     │   ├─ items_api           one item, batches, bulk    → operations, batches, hybridrow, patching
     │   ├─ feed_api            change feed, key ranges    → changefeed, scopes
     │   ├─ query_api           queries, read-feed, plans  → query/, scopes

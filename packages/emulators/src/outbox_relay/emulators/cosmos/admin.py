@@ -21,10 +21,9 @@ from aiohttp import web
 
 from outbox_relay.emulators.cosmos.account import Account
 from outbox_relay.emulators.cosmos.errors import CosmosError
-from outbox_relay.emulators.cosmos.fault_plans import FaultPlan
-from outbox_relay.emulators.cosmos.faults import Fault, Faults
+from outbox_relay.emulators.cosmos.faults import Fault, FaultPlan, Faults
 from outbox_relay.emulators.cosmos.messages import JSON, body_of
-from outbox_relay.emulators.numerals import whole_number
+from outbox_relay.emulators.http_requests import whole_number
 
 PATH = "/admin/"
 _RESOURCES = (

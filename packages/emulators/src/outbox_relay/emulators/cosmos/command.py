@@ -16,8 +16,8 @@ from outbox_relay.emulators.cosmos.offers import RU_PER_PARTITION
 from outbox_relay.emulators.cosmos.provisioning import ContainerSpec, provision
 from outbox_relay.emulators.cosmos.server import DEFAULT_KEY, CosmosServer
 from outbox_relay.emulators.cosmos.storage import IN_MEMORY
-from outbox_relay.emulators.options import AllowedHosts, ExitWithStdin, Host
 from outbox_relay.emulators.process import announce, explain, until_stopped
+from outbox_relay.emulators.program import AllowedHosts, ExitWithStdin, Host
 from outbox_relay.emulators.recording import Recording
 
 

@@ -19,7 +19,7 @@ from outbox_relay.emulators.cosmos.messages import (
 )
 from outbox_relay.emulators.cosmos.physical_partitions import Partition
 from outbox_relay.emulators.cosmos.scopes import ReadScope
-from outbox_relay.emulators.numerals import whole_number
+from outbox_relay.emulators.http_requests import whole_number
 
 _INCREMENTAL = "incremental feed"
 _SEPARATE_METADATA = "2021-09-15"

@@ -26,9 +26,7 @@ from outbox_relay.emulators.cosmos.errors import (
     TooManyRequests,
     Unauthorized,
 )
-from outbox_relay.emulators.cosmos.fault_plans import FaultKind
-from outbox_relay.emulators.cosmos.fault_targets import Target
-from outbox_relay.emulators.cosmos.faults import AnswerStopped, ConnectionCut, Fault, Faults
+from outbox_relay.emulators.cosmos.faults import AnswerStopped, ConnectionCut, Fault, FaultKind, Faults, Target
 from outbox_relay.emulators.cosmos.messages import JSON, Reply, Request, activity_id, body_of, error_reply
 
 # A client in direct mode asks for the addresses of a partition's replicas, to connect to them over TCP.

@@ -13,7 +13,7 @@ from outbox_relay.emulators.cosmos import jsontext
 from outbox_relay.emulators.cosmos.documents import SYSTEM_PROPERTIES, Document, Item
 from outbox_relay.emulators.cosmos.errors import BadRequest
 from outbox_relay.emulators.cosmos.partitioning import PartitionKeyDefinition
-from outbox_relay.emulators.numerals import whole_number
+from outbox_relay.emulators.http_requests import whole_number
 
 MAX_OPERATIONS = 10
 

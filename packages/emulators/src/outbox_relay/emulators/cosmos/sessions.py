@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 
 from outbox_relay.emulators.cosmos.errors import READ_SESSION_NOT_AVAILABLE, BadRequest, NotFound
 from outbox_relay.emulators.cosmos.physical_partitions import Partition
-from outbox_relay.emulators.numerals import whole_number
+from outbox_relay.emulators.http_requests import whole_number
 
 HEADER = "x-ms-session-token"
 

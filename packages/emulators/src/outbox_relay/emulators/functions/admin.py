@@ -20,10 +20,10 @@ from aiohttp import web
 from azure.core.exceptions import AzureError
 
 from outbox_relay.emulators.access import Access
-from outbox_relay.emulators.bodies import json_body, refuse_unreadable
 from outbox_relay.emulators.functions.crashing import CrashPoint, Victim
 from outbox_relay.emulators.functions.errors import describe
 from outbox_relay.emulators.functions.host import Host
+from outbox_relay.emulators.http_requests import json_body, refuse_unreadable
 
 _ADDRESS = "127.0.0.1"
 _UNREADABLE = "unreadable"

@@ -19,7 +19,7 @@ from outbox_relay.emulators.functions.environment import read_env_file
 from outbox_relay.emulators.functions.errors import HostError
 from outbox_relay.emulators.functions.host import DEFAULT_SHUTDOWN_TIMEOUT_S, Host
 from outbox_relay.emulators.functions.worker.process import ORPHAN_LIMIT_S
-from outbox_relay.emulators.options import ExitWithStdin
+from outbox_relay.emulators.program import ExitWithStdin
 
 DEFAULT_PORT = 7071
 

@@ -11,7 +11,6 @@ from typing import Any
 from outbox_relay.emulators import jsonc
 from outbox_relay.emulators.functions.errors import HostError
 from outbox_relay.emulators.functions.singleton import LockTimings
-from outbox_relay.emulators.functions.timespan import parse_timespan
 
 DEFAULT_LOCKS = LockTimings(60.0, 60.0)
 """The timings of locks in SingletonOptions of Azure/azure-webjobs-sdk. Its limits are those of a blob's lease."""
@@ -25,6 +24,10 @@ _BUNDLE = "extensionBundle.version"
 # The first bundle whose Cosmos DB extension (4.9.0) has the date setting.
 _KNOWS_DATE_HANDLING = (4, 23, 1)
 _LOWEST_OF_RANGE = re.compile(r"\s*[\[(]?\s*(?P<major>\d+)(?:\.(?P<minor>\d+|\*))?(?:\.(?P<patch>\d+|\*))?")
+_TIMESPAN = re.compile(
+    r"(?P<sign>-?)(?:(?P<whole_days>\d+)|(?:(?P<days>\d+)\.)?"
+    r"(?P<hours>\d{1,2}):(?P<minutes>\d{1,2})(?::(?P<seconds>\d{1,2}(?:\.\d{1,7})?))?)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,3 +130,22 @@ def _lowest(version_range: str) -> tuple[int, int, int]:
         raise HostError(f"{_BUNDLE} in host.json is {version_range!r}: write a range, as [4.28.0, 5.0.0)")
     part = {name: int(text) if text and text != "*" else 0 for name, text in match.groupdict().items()}
     return part["major"], part["minor"], part["patch"]
+
+
+def parse_timespan(text: str, *, name: str) -> float:
+    """Parse the seconds of a .NET TimeSpan in host.json: `hh:mm:ss`, `d.hh:mm:ss`, or a whole number of days.
+
+    `name` is the name of the value in the error. Raises HostError.
+    """
+    match = _TIMESPAN.fullmatch(text.strip())
+    if match is None:
+        raise HostError(f"{name} is {text!r}: write it as hh:mm:ss or d.hh:mm:ss")
+    part = match.groupdict(default="0")
+    hours, minutes, seconds = int(part["hours"]), int(part["minutes"]), float(part["seconds"])
+    if hours > 23 or minutes > 59 or seconds >= 60:
+        raise HostError(
+            f"{name} is {text!r}: hours end at 23, minutes and seconds at 59 (days come first: 1.00:00:00)"
+        )
+    days = int(part["whole_days"]) + int(part["days"])
+    total = days * 86_400 + hours * 3_600 + minutes * 60 + seconds
+    return -total if part["sign"] else total

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from outbox_relay.emulators.functions.errors import HostError
-from outbox_relay.emulators.functions.timespan import parse_retry_interval
 
 UNLIMITED = -1
 _JITTER = 0.2
 _LONGEST_S = 2_147_483_647.0
+_INTERVAL = re.compile(r"(?P<hours>\d{1,2}):(?P<minutes>\d{1,2}):(?P<seconds>\d{1,2})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,3 +86,16 @@ def _interval(declared: Mapping[str, object], name: str, default: float | None) 
     if default is None:
         raise HostError(f"retry {name} is missing: the strategy needs it")
     return default
+
+
+def parse_retry_interval(text: str, *, name: str) -> float:
+    """Parse the seconds of an interval in a retry policy: only `hh:mm:ss`.
+
+    The Python worker reads it with strptime('%H:%M:%S') (azure-functions-runtime, loader.convert_to_seconds), so
+    the `d.hh:mm:ss` that other languages may write makes it fail to index the app. Raises HostError.
+    """
+    match = _INTERVAL.fullmatch(text)
+    hours, minutes, seconds = (int(part) for part in match.groups()) if match else (24, 0, 0)
+    if hours > 23 or minutes > 59 or seconds > 61:
+        raise HostError(f"{name} is {text!r}: the Python worker takes hh:mm:ss below 24 hours, and nothing else")
+    return float(hours * 3_600 + minutes * 60 + seconds)

@@ -18,7 +18,7 @@
     │   └─ session_consuming      links to receivers of a session
     ├─ websockets                 WebSocket ↔ connection
     ├─ connection                 socket ↔ engine ↔ links                      → engine, frames, sasl, frame_faults
-    ├─ broker                     what connections share                       → auth, limits
+    ├─ broker                     what connections share                       → auth
     ├─ connections                all that are open, and what ends them
     ├─ link_table                 the links of one connection
     ├─ links                      what every link has in common                → link_faults
@@ -29,8 +29,7 @@
             ├─ ends               the sending and the receiving side           → duplicates
             ├─ session_queue      messages by session                          → sessions
             ├─ queue              enqueue, receive, settle, expire, forward    → message_store, ready_queue,
-            │                                                                    locks, deadlines, dead_letters,
-            │                                                                    forwarding, partitions
+            │                                                                    locks, forwarding, partitions
             └─ entry              a message in a queue
                 └─ message        a message as it was sent                     → parsing, sections, codec/
 

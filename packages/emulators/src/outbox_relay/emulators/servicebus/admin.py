@@ -14,17 +14,15 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from outbox_relay.emulators.access import Access
-from outbox_relay.emulators.bodies import refuse_unreadable
-from outbox_relay.emulators.numerals import whole_number
+from outbox_relay.emulators.http_requests import json_object, problem, refuse_unreadable, whole_number
 from outbox_relay.emulators.servicebus.administration.api import ManagementApi
 from outbox_relay.emulators.servicebus.broker import Broker
-from outbox_relay.emulators.servicebus.counts import Counts
 from outbox_relay.emulators.servicebus.ends import Inlet, Outlet, Refusal
+from outbox_relay.emulators.servicebus.entity_types import Status
 from outbox_relay.emulators.servicebus.errors import NotFound
 from outbox_relay.emulators.servicebus.fault_api import FaultApi
-from outbox_relay.emulators.servicebus.json_http import json_object, problem
+from outbox_relay.emulators.servicebus.message_store import Counts
 from outbox_relay.emulators.servicebus.session_queue import SessionQueue
-from outbox_relay.emulators.servicebus.status import Status
 
 DEFAULT_CONDITION = "amqp:not-allowed"
 

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from outbox_relay.emulators.faults import Faults
 from outbox_relay.emulators.servicebus.auth import SharedAccess
 from outbox_relay.emulators.servicebus.connections import Connections
 from outbox_relay.emulators.servicebus.edges import Edges
 from outbox_relay.emulators.servicebus.ends import Entity
-from outbox_relay.emulators.servicebus.entity_types import Sending
+from outbox_relay.emulators.servicebus.entity_types import Sending, Status
 from outbox_relay.emulators.servicebus.errors import NotFound
 from outbox_relay.emulators.servicebus.fault_plans import FaultPlan
-from outbox_relay.emulators.servicebus.limits import Limits, Tier
 from outbox_relay.emulators.servicebus.namespace import Namespace
-from outbox_relay.emulators.servicebus.status import Status
+
+Tier = Literal["standard", "premium"]
+
+_KIB = 1024
+_PLAIN = Sending()
 
 
 class Broker:
@@ -74,3 +79,29 @@ class Broker:
         self.connections.cut_all()
         if not keep:
             self.namespace.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The largest message and the largest batch that a link takes, and the largest state of a session, in bytes.
+
+    `deletion` is how many messages one request may delete ("Batch delete messages", learn.microsoft.com). That of
+    a session's state is in "Message sessions", the others in "Service Bus quotas" (learn.microsoft.com).
+    """
+
+    message: int
+    batch: int
+    session_state: int
+    deletion: int
+
+    @classmethod
+    def of(cls, tier: Tier, sending: Sending = _PLAIN) -> Limits:
+        """Return the limits of a tier; large messages are for Premium only."""
+        if tier == "standard":
+            return cls(256 * _KIB, 256 * _KIB, session_state=256 * _KIB, deletion=500)
+        message = sending.max_message_bytes or 1024 * _KIB
+        return cls(message, 1024 * _KIB, session_state=100 * 1024 * _KIB, deletion=4_000)
+
+    def at_most(self, limit: int) -> Limits:
+        """Return these limits, none of those of a link above that one."""
+        return replace(self, message=min(self.message, limit), batch=min(self.batch, limit))

@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from outbox_relay.command_line import value, values, whole_number
 from outbox_relay.emulators import process
 from outbox_relay.emulators.addresses import LOOPBACK, elsewhere
-from outbox_relay.emulators.options import AllowedHosts, ExitWithStdin, Host
+from outbox_relay.emulators.program import AllowedHosts, ExitWithStdin, Host
 from outbox_relay.emulators.properties import parse_duration
 from outbox_relay.emulators.recording import Recording
 from outbox_relay.emulators.servicebus.edges import DEFAULT_SEED, parse_seed

@@ -9,17 +9,15 @@ from dataclasses import dataclass, field, replace
 from operator import itemgetter
 
 from outbox_relay.emulators.recording import Recording
-from outbox_relay.emulators.servicebus.dead_letters import DEAD_LETTER_SUFFIX, TRANSFER_SUFFIX
 from outbox_relay.emulators.servicebus.edges import Edges
-from outbox_relay.emulators.servicebus.entity_types import ManagementSettings, Receiving, Sending
+from outbox_relay.emulators.servicebus.entity_types import ManagementSettings, Receiving, Sending, Status
+from outbox_relay.emulators.servicebus.entry import DEAD_LETTER_SUFFIX, TRANSFER_SUFFIX
 from outbox_relay.emulators.servicebus.errors import EntityDisabled, NotAllowed, NotFound, Refused
 from outbox_relay.emulators.servicebus.forwarding import Forward
 from outbox_relay.emulators.servicebus.message import Message, Property, plain_text
-from outbox_relay.emulators.servicebus.queue import MessageQueue
-from outbox_relay.emulators.servicebus.queue_settings import QueueSettings
+from outbox_relay.emulators.servicebus.queue import MessageQueue, QueueSettings
 from outbox_relay.emulators.servicebus.ready_queue import dead_letter_queue_factory, ready_queue_factory
 from outbox_relay.emulators.servicebus.session_queue import SessionQueue
-from outbox_relay.emulators.servicebus.status import Status
 from outbox_relay.emulators.servicebus.timers import Clock, TimerQueue
 
 

@@ -1,8 +1,9 @@
-"""How a queue, a topic or a subscription is set up."""
+"""How a queue, a topic or a subscription is set up, and its status."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from outbox_relay.emulators.servicebus.authorization import AuthorizationRule
 from outbox_relay.emulators.servicebus.filters import Rule, TrueFilter
@@ -87,3 +88,20 @@ class TopicEntity:
     default_ttl_ms: int | None = None
     subscriptions: tuple[SubscriptionEntity, ...] = ()
     management: ManagementSettings = ManagementSettings()
+
+
+class Status(StrEnum):
+    """The values of EntityStatus in the management API that users can set."""
+
+    ACTIVE = "Active"
+    SEND_DISABLED = "SendDisabled"
+    RECEIVE_DISABLED = "ReceiveDisabled"
+    DISABLED = "Disabled"
+
+    @property
+    def sends(self) -> bool:
+        return self in (Status.ACTIVE, Status.RECEIVE_DISABLED)
+
+    @property
+    def receives(self) -> bool:
+        return self in (Status.ACTIVE, Status.SEND_DISABLED)

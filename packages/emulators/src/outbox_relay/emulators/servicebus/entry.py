@@ -1,4 +1,4 @@
-"""A message in a queue or subscription, with its state there."""
+"""A message in a queue or subscription, with its state there, and its dead letter."""
 
 from __future__ import annotations
 
@@ -12,6 +12,11 @@ from outbox_relay.emulators.servicebus.message import Message
 from outbox_relay.emulators.servicebus.sections import DELIVERY_ANNOTATIONS, encode_section
 
 _TOKENS = Random()
+
+DEAD_LETTER_SUFFIX = "/$DeadLetterQueue"
+TRANSFER_SUFFIX = "/$Transfer" + DEAD_LETTER_SUFFIX
+REASON = "DeadLetterReason"
+DESCRIPTION = "DeadLetterErrorDescription"
 
 
 class State(IntEnum):
@@ -106,3 +111,18 @@ _ENQUEUED_TIME = codec.encode_symbol("x-opt-enqueued-time")
 _LOCKED_UNTIL = codec.encode_symbol("x-opt-locked-until")
 _MESSAGE_STATE = codec.encode_symbol("x-opt-message-state")
 _DEAD_LETTER_SOURCE = codec.encode_symbol("x-opt-deadletter-source")
+
+
+def dead_letter(entry: Entry, reason: str | None, description: str | None) -> Entry:
+    """Return the dead letter of a message; it keeps its sequence number and its age."""
+    changes = {REASON: reason, DESCRIPTION: description}
+    return Entry(
+        entry.message.with_application_properties({k: v for k, v in changes.items() if v is not None}),
+        entry.sequence_number,
+        entry.enqueued_sequence_number,
+        entry.enqueued_ms,
+        order=entry.order,
+        ttl_ms=entry.ttl_ms,
+        delivery_count=entry.delivery_count,
+        dead_letter_source=entry.dead_letter_source,
+    )

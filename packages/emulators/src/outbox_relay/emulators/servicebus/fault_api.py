@@ -5,11 +5,10 @@ from __future__ import annotations
 from aiohttp import web
 
 from outbox_relay.emulators.faults import Fault, InvalidFault
-from outbox_relay.emulators.numerals import whole_number
+from outbox_relay.emulators.http_requests import json_object, problem, whole_number
 from outbox_relay.emulators.servicebus.broker import Broker
 from outbox_relay.emulators.servicebus.fault_injection import FaultInjector
 from outbox_relay.emulators.servicebus.fault_plans import FaultPlan
-from outbox_relay.emulators.servicebus.json_http import json_object, problem
 
 
 class FaultApi:

@@ -10,9 +10,9 @@ from typing import Any
 from outbox_relay.emulators.faults import InvalidFault
 from outbox_relay.emulators.properties import MAX_INTEGER, Problems, Reader
 from outbox_relay.emulators.servicebus.edges import Oversized
+from outbox_relay.emulators.servicebus.entity_types import Status
 from outbox_relay.emulators.servicebus.message import Message
 from outbox_relay.emulators.servicebus.role import Role
-from outbox_relay.emulators.servicebus.status import Status
 
 
 class FaultKind(StrEnum):

@@ -1,10 +1,10 @@
-"""The messages of one queue by sequence number, in any state."""
+"""The messages of one queue by sequence number, in any state, and their number by state."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from outbox_relay.emulators.servicebus.counts import Counts
 from outbox_relay.emulators.servicebus.entry import Entry, State
 
 
@@ -80,3 +80,23 @@ class MessageStore:
         counts = Counts(locked=locked, deferred=deferred, scheduled=len(self._scheduled))
         counts.active = len(self) - counts.locked - counts.deferred - counts.scheduled
         return counts
+
+
+@dataclass(slots=True)
+class Counts:
+    """Number of messages in each state; a deferred or active one that is locked counts as locked."""
+
+    active: int = 0
+    locked: int = 0
+    deferred: int = 0
+    scheduled: int = 0
+
+    def add(self, entry: Entry) -> None:
+        if entry.state is State.SCHEDULED:
+            self.scheduled += 1
+        elif entry.lock is not None:
+            self.locked += 1
+        elif entry.state is State.DEFERRED:
+            self.deferred += 1
+        else:
+            self.active += 1

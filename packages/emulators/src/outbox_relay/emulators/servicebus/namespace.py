@@ -8,15 +8,14 @@ from urllib.parse import urlsplit
 
 from outbox_relay.emulators.recording import Recording
 from outbox_relay.emulators.servicebus.authorization import AuthorizationRule
-from outbox_relay.emulators.servicebus.dead_letters import DEAD_LETTER_SUFFIX, TRANSFER_SUFFIX
 from outbox_relay.emulators.servicebus.edges import Edges
 from outbox_relay.emulators.servicebus.ends import Entity, Inlet, Outlet
 from outbox_relay.emulators.servicebus.entities import Entities
-from outbox_relay.emulators.servicebus.entity_types import QueueEntity, TopicEntity
+from outbox_relay.emulators.servicebus.entity_types import QueueEntity, Status, TopicEntity
+from outbox_relay.emulators.servicebus.entry import DEAD_LETTER_SUFFIX, TRANSFER_SUFFIX
 from outbox_relay.emulators.servicebus.errors import EntityDisabled, NotAllowed, NotFound
 from outbox_relay.emulators.servicebus.message import Message
 from outbox_relay.emulators.servicebus.queue import MessageQueue
-from outbox_relay.emulators.servicebus.status import Status
 from outbox_relay.emulators.servicebus.timers import TimerQueue
 from outbox_relay.emulators.servicebus.topic import Destination, Queue, Subscription, Topic
 

@@ -4,21 +4,46 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
 
 from outbox_relay.emulators.servicebus import codec
-from outbox_relay.emulators.servicebus.counts import Counts
-from outbox_relay.emulators.servicebus.dead_letters import dead_letter
-from outbox_relay.emulators.servicebus.entry import Entry, Lock, State
+from outbox_relay.emulators.servicebus.entry import Entry, Lock, State, dead_letter
 from outbox_relay.emulators.servicebus.errors import MessageLockLost, MessageNotFound, NotAllowed, ServiceBusError
 from outbox_relay.emulators.servicebus.forwarding import Forward, on_its_way
 from outbox_relay.emulators.servicebus.journal import Fate, Journal, Story
 from outbox_relay.emulators.servicebus.locks import Deadlines, LockTable
 from outbox_relay.emulators.servicebus.message import Message
-from outbox_relay.emulators.servicebus.message_store import MessageStore
+from outbox_relay.emulators.servicebus.message_store import Counts, MessageStore
 from outbox_relay.emulators.servicebus.partitions import SequenceNumbers
-from outbox_relay.emulators.servicebus.queue_settings import Consumer, QueueSettings
 from outbox_relay.emulators.servicebus.ready_queue import ReadyQueue, ReadyQueueFactory
 from outbox_relay.emulators.servicebus.timers import Alarm, TimerQueue
+
+
+class Consumer(Protocol):
+    """A receiver of a queue. It takes what it has credit for when it is woken."""
+
+    def wake(self) -> None:
+        """Take a message that may be ready."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSettings:
+    """How a queue or subscription behaves. Durations are milliseconds; None is without a limit.
+
+    `counts_deliveries` is false for dead-letter queues, whose queue `dead_letters_of` names.
+    """
+
+    path: str
+    lock_ms: int
+    max_delivery_count: int | None
+    default_ttl_ms: int | None
+    dead_letter_on_expiry: bool
+    requires_session: bool = False
+    counts_deliveries: bool = True
+    partitioned: bool = False
+    forward_to: str | None = None
+    dead_letters_of: str | None = None
 
 
 class MessageQueue:

@@ -15,13 +15,12 @@ from outbox_relay.emulators.servicebus.admin import Admin
 from outbox_relay.emulators.servicebus.attach import attach
 from outbox_relay.emulators.servicebus.auth import DEFAULT_KEY, KEY_NAME, SharedAccess
 from outbox_relay.emulators.servicebus.authorization import AuthorizationRule, Right
-from outbox_relay.emulators.servicebus.broker import Broker
+from outbox_relay.emulators.servicebus.broker import Broker, Tier
 from outbox_relay.emulators.servicebus.connection import AmqpConnection
 from outbox_relay.emulators.servicebus.edges import DEFAULT_SEED, Edges
 from outbox_relay.emulators.servicebus.entities import Entities
 from outbox_relay.emulators.servicebus.errors import ConnectionForced
 from outbox_relay.emulators.servicebus.idle_links import IdleLinks, default_idle_ms
-from outbox_relay.emulators.servicebus.limits import Tier
 from outbox_relay.emulators.servicebus.listeners import Listeners, Secured, Tls
 from outbox_relay.emulators.servicebus.namespace import Namespace
 from outbox_relay.emulators.servicebus.timers import Clock, TimerQueue, TimerRunner, system_clock

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from outbox_relay.emulators.servicebus.counts import Counts
 from outbox_relay.emulators.servicebus.entry import Entry, Lock
 from outbox_relay.emulators.servicebus.errors import MessageNotFound, ServiceBusError, SessionLockLost
-from outbox_relay.emulators.servicebus.queue import MessageQueue
-from outbox_relay.emulators.servicebus.queue_settings import QueueSettings
+from outbox_relay.emulators.servicebus.message_store import Counts
+from outbox_relay.emulators.servicebus.queue import MessageQueue, QueueSettings
 from outbox_relay.emulators.servicebus.sessions import Session, SessionHolder, SessionTable
 from outbox_relay.emulators.servicebus.timers import TimerQueue
 

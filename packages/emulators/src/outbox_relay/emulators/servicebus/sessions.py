@@ -11,7 +11,7 @@ from typing import Protocol
 
 from outbox_relay.emulators.servicebus.entry import Entry
 from outbox_relay.emulators.servicebus.errors import SessionCannotBeLocked, SessionLockLost
-from outbox_relay.emulators.servicebus.queue_settings import Consumer
+from outbox_relay.emulators.servicebus.queue import Consumer
 from outbox_relay.emulators.servicebus.ready_queue import ReadyQueue
 from outbox_relay.emulators.servicebus.timers import Alarm, TimerQueue
 

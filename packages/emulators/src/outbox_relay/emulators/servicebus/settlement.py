@@ -12,7 +12,8 @@ from typing import Any
 
 from proton import Condition, Delivery, Described, symbol, ulong
 
-from outbox_relay.emulators.servicebus import codec, dead_letters, outgoing
+from outbox_relay.emulators.servicebus import codec, outgoing
+from outbox_relay.emulators.servicebus.entry import DESCRIPTION, REASON
 from outbox_relay.emulators.servicebus.errors import Refused, ServiceBusError
 from outbox_relay.emulators.servicebus.outgoing import CDelivery
 from outbox_relay.emulators.servicebus.proton_values import to_codec
@@ -86,7 +87,7 @@ def read(delivery: CDelivery) -> Outcome | None:
     if state == Delivery.REJECTED:
         condition = outgoing.with_fields(delivery).remote.condition
         info = _by_name(condition.info if condition else None)
-        reason, description = info.pop(dead_letters.REASON, None), info.pop(dead_letters.DESCRIPTION, None)
+        reason, description = info.pop(REASON, None), info.pop(DESCRIPTION, None)
         return Outcome(state, changes(info), reason, description)
     if state == Delivery.MODIFIED:
         modified = outgoing.with_fields(delivery).remote

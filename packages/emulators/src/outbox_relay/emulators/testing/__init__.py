@@ -21,10 +21,9 @@ from outbox_relay.emulators.servicebus.entities import Entities, EntitiesError
 from outbox_relay.emulators.servicebus.listeners import Secured, Tls
 from outbox_relay.emulators.servicebus.shorthand import entities_of
 from outbox_relay.emulators.testing.background import BackgroundLoop, background_loop
-from outbox_relay.emulators.testing.clock import ManualClock
+from outbox_relay.emulators.testing.clock import ManualClock, keep_alive
 from outbox_relay.emulators.testing.cosmos import CosmosAccount, CosmosDatabase, cosmos_account
 from outbox_relay.emulators.testing.faults import Fault, FaultClient
-from outbox_relay.emulators.testing.idle_senders import keep_alive
 from outbox_relay.emulators.testing.signed_requests import Answer, RawClient
 
 if TYPE_CHECKING:

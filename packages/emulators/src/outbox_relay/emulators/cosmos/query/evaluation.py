@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from outbox_relay.emulators.cosmos.errors import BadRequest
@@ -351,3 +351,20 @@ _ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
     ">>": _on_int32(lambda left, right: left >> right % 32),
     ">>>": _shift_unsigned,
 }
+
+
+def joined(scope: Scope, joins: Sequence[tuple[str, Evaluator]]) -> Iterator[Scope]:
+    """Yield the scope once for each combination of elements. Each join may refer to the names of those before it.
+
+    What is no array, or has no elements, gives nothing
+    (https://learn.microsoft.com/azure/cosmos-db/nosql/query/join). Raises BadRequest if there are too many.
+    """
+    if not joins:
+        yield scope
+        return
+    (alias, array), *others = joins
+    elements = array(scope)
+    if isinstance(elements, list):
+        for element in elements:
+            scope.budget.spend()
+            yield from joined(replace(scope, joined={**scope.joined, alias: element}), others)

@@ -27,10 +27,10 @@ from outbox_relay.emulators.cosmos.query.evaluation import (
     Parameters,
     Scope,
     compile_expression,
+    joined,
     parameter,
 )
 from outbox_relay.emulators.cosmos.query.grouping import Grouping
-from outbox_relay.emulators.cosmos.query.joining import joined
 from outbox_relay.emulators.cosmos.query.subqueries import compile_subqueries
 from outbox_relay.emulators.cosmos.query.syntax import (
     Expression,

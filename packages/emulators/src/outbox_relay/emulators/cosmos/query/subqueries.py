@@ -9,9 +9,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from outbox_relay.emulators.cosmos.errors import BadRequest
-from outbox_relay.emulators.cosmos.query.evaluation import Evaluator, Parameters, Scope, compile_expression
+from outbox_relay.emulators.cosmos.query.evaluation import Evaluator, Parameters, Scope, compile_expression, joined
 from outbox_relay.emulators.cosmos.query.grouping import Grouping
-from outbox_relay.emulators.cosmos.query.joining import joined
 from outbox_relay.emulators.cosmos.query.syntax import Expression, Name, ObjectLiteral, Query, Subquery
 from outbox_relay.emulators.cosmos.query.values import UNDEFINED, canonical
 

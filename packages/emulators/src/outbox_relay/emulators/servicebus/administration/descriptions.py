@@ -24,11 +24,11 @@ from outbox_relay.emulators.servicebus.entity_types import (
     QueueEntity,
     Receiving,
     Sending,
+    Status,
     SubscriptionEntity,
     TopicEntity,
 )
 from outbox_relay.emulators.servicebus.filters import Rule
-from outbox_relay.emulators.servicebus.status import Status
 from outbox_relay.emulators.servicebus.topic import Queue, Subscription, Topic
 
 _KIB = 1024

@@ -10,8 +10,8 @@ from xml.etree.ElementTree import Element
 from outbox_relay.emulators.properties import parse_duration
 from outbox_relay.emulators.servicebus.administration import atom
 from outbox_relay.emulators.servicebus.administration.errors import BadRequest
+from outbox_relay.emulators.servicebus.entity_types import Status
 from outbox_relay.emulators.servicebus.namespace import path_of
-from outbox_relay.emulators.servicebus.status import Status
 
 Values = Mapping[str, Any]
 

@@ -8,9 +8,9 @@ from uuid import UUID
 from proton import Data, int32, timestamp
 
 from outbox_relay.emulators.servicebus import settlement
+from outbox_relay.emulators.servicebus.broker import Limits
 from outbox_relay.emulators.servicebus.entry import Entry, Lock
 from outbox_relay.emulators.servicebus.errors import ArgumentInvalid, NotAllowed
-from outbox_relay.emulators.servicebus.limits import Limits
 from outbox_relay.emulators.servicebus.management.request import Request, Result, array, elements
 from outbox_relay.emulators.servicebus.parsing import parse
 from outbox_relay.emulators.servicebus.partitions import partition_in

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from proton import Data, timestamp
 
+from outbox_relay.emulators.servicebus.broker import Limits
 from outbox_relay.emulators.servicebus.errors import MessageTooLarge
-from outbox_relay.emulators.servicebus.limits import Limits
 from outbox_relay.emulators.servicebus.management.request import Request, Result, array
 
 _MAX_DATETIME_MS = 253_402_300_799_999
