@@ -15,7 +15,7 @@ from local.sending.event import Event
 from local.sending.routed import Outbox
 from local.sending.writer import Commit, NotCommittedError
 from outbox_relay.outbox.data_object import ID_RULE, can_be_id
-from outbox_relay.outbox.session import keep_session_token
+from outbox_relay.outbox.execution import keep_session_token
 from relay.backends.cosmos.feed import expression
 from relay.config.clients import cosmos_client
 

@@ -222,7 +222,6 @@ _OUTBOX: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "reading": (("mapping", "classes", "recorded_documents"), ()),
     "relayable": (("relayable",), ()),
     "repositories": (("batches",), ("reading", "commits")),
-    "session": ((), ("stale_reads",)),
     "traceparent": (("batches",), ()),
     "unit_of_work": (("batches",), ("commits",)),
     "versions": (("entities", "mapping"), ("reading",)),

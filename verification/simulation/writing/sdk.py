@@ -46,7 +46,7 @@ class Session:
         self.token = 0
 
     def update_session(self, connection: Any, result: Mapping[str, Any], headers: Mapping[str, Any]) -> None:
-        """Update the token as the SDK's own method does, which `outbox_relay.outbox.session` calls."""
+        """Update the token as the SDK's own method does, which `outbox_relay.outbox.execution` calls."""
         self.token = max(self.token, int(headers.get(_TOKEN, 0)))
 
 

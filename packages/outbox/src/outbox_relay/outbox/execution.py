@@ -10,6 +10,13 @@ https://learn.microsoft.com/azure/cosmos-db/database-transactions-optimistic-con
 
 A commit without events has nothing that is only its own. It was applied if its documents are stored as it wrote
 them, in another version than it replaced. If another writer has changed them since, that is unknown.
+
+It also makes a client read its own commits, and the changes that its commits collided with. Under session
+consistency, any replica that has reached the session token of a read may serve it
+(https://learn.microsoft.com/azure/cosmos-db/consistency-levels#session-consistency). azure-cosmos 4.17.1 keeps a
+client's tokens, but not those in responses to transactional batches, and those in other error responses only if
+the response names the container. A read after a commit may then be served by a replica that lags. The .NET SDK
+keeps all of them (GatewayStoreModel in azure-cosmos-dotnet-v3).
 """
 
 from __future__ import annotations
@@ -19,16 +26,18 @@ from typing import Any
 
 from azure.core import MatchConditions
 from azure.core.exceptions import AzureError
+from azure.core.utils import CaseInsensitiveDict
 from azure.cosmos.aio import ContainerProxy
 from azure.cosmos.exceptions import CosmosAccessConditionFailedError, CosmosBatchOperationError
 
 from outbox_relay.outbox.batch import Batch, Operation
 from outbox_relay.outbox.errors import CommitUncertain, Conflict, NotFound, OutboxError, PreconditionFailed
 from outbox_relay.outbox.failures import failed_batch, failed_read
-from outbox_relay.outbox.session import keep_session_token
 
 # An ETag that no version has, so that a commit with it raises PreconditionFailed.
 SUPERSEDED = '"superseded"'
+
+_CONTAINER_PATH = "x-ms-alt-content-path"
 
 
 async def execute(container: ContainerProxy, batch: Batch) -> list[str]:
@@ -133,3 +142,19 @@ async def read_document(
         return await container.read_item(identifier, partition_key, **condition)
     except AzureError as error:
         raise failed_read(error, subject) from error
+
+
+def keep_session_token(container: ContainerProxy, headers: Mapping[str, Any]) -> None:
+    """Add the session token in response headers to the client's, so that its later reads see this state.
+
+    Has no effect if the client keeps no tokens, as with other consistency levels.
+    """
+    # The SDK's own store of tokens, which is private. It merges tokens and sends them with every read of the
+    # client, also with reads that do not go through this library.
+    connection: Any = container.client_connection
+    properties = connection._container_properties_cache.get(container.container_link)
+    if connection.session is None or properties is None:
+        return
+    named = CaseInsensitiveDict(headers)
+    named[_CONTAINER_PATH] = container.container_link
+    connection.session.update_session(connection, {"_self": properties["_self"]}, named)
