@@ -30,7 +30,6 @@ from local.chaos.bystander import Bystander
 from local.chaos.consumers import Consumer
 from local.chaos.contents import Contents, open_contents
 from local.chaos.deployments import Deployments
-from local.chaos.entities import entities_document
 from local.chaos.history import Aside, Histories, History, LaterHistories
 from local.chaos.hosts import replace_ended_hosts
 from local.chaos.inject import Injector
@@ -40,7 +39,7 @@ from local.chaos.options import Options
 from local.chaos.rules import RulesInTime, draw_changes
 from local.chaos.sides import open_side
 from local.chaos.sources import SourceSide
-from local.chaos.streams import DEFAULT, Layout, Stream
+from local.chaos.streams import DEFAULT, Layout, Stream, entities_document
 from local.chaos.upgrades import Upgrades
 from local.chaos.workload import Workload
 from local.stack.ahead import make_app

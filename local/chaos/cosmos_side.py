@@ -13,8 +13,8 @@ from typing import Any
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from local.chaos import edge_cases
-from local.chaos.account_bystander import AccountBystander
 from local.chaos.admin import AdminPorts, NotInjected
+from local.chaos.bystander import AccountBystander
 from local.chaos.history import Histories
 from local.chaos.hosts import HostFaults, start_hosts
 from local.chaos.partitions import PhysicalPartitions

@@ -1,4 +1,4 @@
-"""The streams of a campaign: its outboxes, its destinations, which event goes where, and the relay.toml for that.
+"""The streams of a campaign: its outboxes, its destinations, which event goes where, and the files for that.
 
 What is expected is looked up in the table here, and not worked out by the relay's own rules.
 """
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from local.stack.environment import TOPIC, Source
+from local.stack.parts import ENTITIES
 
 SUBSCRIPTION = "all"
 DEFAULT = "default"
@@ -19,6 +20,8 @@ ORDERS = "orders"
 
 TABLE = "outbox.domain_event"
 """The event table of the first SQL outbox."""
+
+_RECEIVING = {"LockDuration": "PT10S", "MaxDeliveryCount": 1000}
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,3 +173,29 @@ def _outbox(name: str, source: Source) -> str:
 
 def _name(outbox: str, destination: str) -> str:
     return "-".join(each for each in (outbox, destination) if each != DEFAULT) or DEFAULT
+
+
+def entities_document(
+    destinations: Sequence[Destination] = DESTINATIONS[:1], *, duplicate_detection: bool, window_s: int
+) -> dict[str, Any]:
+    """Return the project's Config.json with one subscription, locks of 10 seconds, and 1000 deliveries.
+
+    Args:
+        destinations: Further topics and queues are like its topic.
+        duplicate_detection: False removes that safeguard.
+        window_s: The duplicate detection window in seconds.
+    """
+    document: dict[str, Any] = json.loads(ENTITIES.read_text())
+    namespace = document["UserConfig"]["Namespaces"][0]
+    topic = namespace["Topics"][0]
+    topic["Properties"]["RequiresDuplicateDetection"] = duplicate_detection
+    topic["Properties"]["DuplicateDetectionHistoryTimeWindow"] = f"PT{window_s}S"
+    topic["Subscriptions"] = topic["Subscriptions"][:1]
+    receiving = topic["Subscriptions"][0]["Properties"]
+    receiving |= _RECEIVING
+    for each in destinations:
+        if each.is_queue:
+            namespace["Queues"].append({"Name": each.entity, "Properties": {**topic["Properties"], **receiving}})
+        elif each.name != DEFAULT:
+            namespace["Topics"].append({**topic, "Name": each.entity})
+    return document

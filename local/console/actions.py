@@ -17,10 +17,9 @@ from aiohttp import web
 
 from local.console.faults import inject, offered
 from local.console.topic import EmulatorTopic
-from local.sending.event import Event, WordError, parse_fields
+from local.sending.event import Event, NotCommittedError, WordError, parse_fields
 from local.sending.outboxes import open_writer
 from local.sending.routed import Outbox
-from local.sending.writer import NotCommittedError
 from local.stack.parts import PartFailed
 from local.stack.supervisor import Stack
 from outbox_relay.command_line import Call

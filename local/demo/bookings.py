@@ -12,8 +12,7 @@ from typing import Any
 
 from local.demo.accounts import plan
 from local.demo.ledgers import Ledger, open_ledger
-from local.demo.load import Progress
-from local.demo.pace import Pace
+from local.demo.load import Pace, Progress
 from local.demo.subscriber import Observer
 from local.demo.tally import Tally
 from outbox_relay import inbox

@@ -10,8 +10,7 @@ from typing import Any
 
 import httpx
 
-from local.demo.load import Progress
-from local.demo.pace import Pace
+from local.demo.load import Pace, Progress
 from local.demo.scenarios import Changes, Collision, Creation, Deletion, Step
 
 _TIMEOUT_S = 60.0

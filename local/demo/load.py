@@ -1,7 +1,9 @@
-"""A load of the demo: what it writes, and what a consumer makes of it."""
+"""A load of the demo: what it writes, at which rate, and what a consumer makes of it."""
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -44,3 +46,18 @@ class Load(Protocol):
 
     def remark(self) -> str:
         """Return what else there is to say at the end."""
+
+
+class Pace:
+    """Spreads events evenly; `rate` is in events a second, 0 for no limit."""
+
+    def __init__(self, rate: float) -> None:
+        self._interval = 1 / rate if rate else 0.0
+        self._next = time.monotonic()
+
+    async def take(self, events: int) -> None:
+        """Wait until that many more events are due."""
+        now = time.monotonic()
+        self._next = max(self._next, now - 1.0) + events * self._interval
+        if self._next > now:
+            await asyncio.sleep(self._next - now)

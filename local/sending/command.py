@@ -11,13 +11,11 @@ from urllib.parse import quote
 
 from cyclopts import Parameter
 
-from local.sending.event import Event, WordError, parse_fields
+from local.sending.event import Commit, Event, NotCommittedError, WordError, parse_fields
 from local.sending.outboxes import open_writer
 from local.sending.routed import Outbox, streams_of
-from local.sending.writer import Commit, NotCommittedError
 from local.stack.arguments import EnvFile, Positive
-from local.stack.lock import DEFAULT_ENV_FILE, option
-from local.stack.settings import READY, NoStackError, of_running
+from local.stack.lock import DEFAULT_ENV_FILE, READY, NoStackError, option, settings_of_running
 from outbox_relay.command_line import printable, python
 from outbox_relay.operator.console.overview import path_of
 from outbox_relay.operator.examples import Unplaceable
@@ -74,7 +72,7 @@ async def run(
         data = parse_fields(list(fields), options.data)
         if options.id and options.count > 1:
             raise WordError("--id is the id of one event: leave it out with --count.")
-        settings = of_running(options.env_file)
+        settings = settings_of_running(options.env_file)
         streams = streams_of(settings)
         outbox = Outbox.of(streams, options.outbox)
     except (WordError, NoStackError, SettingsError) as error:

@@ -11,9 +11,8 @@ from azure.core.exceptions import AzureError
 from azure.cosmos.aio import ContainerProxy
 from azure.cosmos.exceptions import CosmosBatchOperationError, CosmosHttpResponseError, CosmosResourceNotFoundError
 
-from local.sending.event import Event
+from local.sending.event import Commit, Event, NotCommittedError
 from local.sending.routed import Outbox
-from local.sending.writer import Commit, NotCommittedError
 from outbox_relay.outbox.data_object import ID_RULE, can_be_id
 from outbox_relay.outbox.execution import keep_session_token
 from relay.backends.cosmos.feed import expression

@@ -1,4 +1,4 @@
-"""The event that `python -m local send` writes, as the message contract has it."""
+"""The event that `python -m local send` writes, as the message contract has it, and the port that commits it."""
 
 from __future__ import annotations
 
@@ -7,14 +7,45 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from outbox_relay.outbox.events import new_id, now
 from outbox_relay.outbox.relayable import check_values
+from relay.core.documents import SourceDocument
 
 EVENT_TYPE = "domainEvent"
 # Seconds after which Cosmos DB deletes it: ten days, as `outbox` writes it.
 TTL_S = 864_000
+
+
+class NotCommittedError(Exception):
+    """The outbox refused the event, or could not be reached; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """An event that was committed.
+
+    Attributes:
+        document: As the relay reads it.
+        number: Its number within its partition key; None where its outbox has no such numbers.
+    """
+
+    document: SourceDocument
+    number: int | None = None
+
+
+class Writer(Protocol):
+    """Commits events as a service would."""
+
+    async def commit(self, event: Event, /) -> Commit:
+        """Commit it in its own transaction.
+
+        Raises:
+            NotCommittedError: Its id is in use or could not be read, or the outbox refused it.
+            InvalidDocument: It must not be written at all.
+            Unplaceable: The outbox has one place for two of its fields.
+        """
 
 
 class WordError(ValueError):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from local.sending.event import Writer
 from local.sending.routed import Outbox
-from local.sending.writer import Writer
 
 
 @asynccontextmanager

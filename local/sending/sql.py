@@ -9,9 +9,8 @@ from typing import Any
 
 import psycopg
 
-from local.sending.event import Event
+from local.sending.event import Commit, Event, NotCommittedError, Writer
 from local.sending.routed import Outbox
-from local.sending.writer import Commit, NotCommittedError, Writer
 from outbox_relay.changefeed import append_async, shard_of
 from outbox_relay.operator.backends.sql.canary import open_canary
 from relay.config.settings import SqlFeed

@@ -1,4 +1,4 @@
-"""The lock of a running stack: a file next to its env file, which only one stack can hold.
+"""The lock of a running stack, a file next to its env file that only one stack holds, and how to find the stack.
 
 The operating system releases the lock when the process ends, however it ends. So a file that is left behind names
 no stack that runs; it has how the last one ended, if it was not stopped.
@@ -18,6 +18,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from dotenv import dotenv_values
+
 from outbox_relay.command_line import python
 
 DEFAULT_ENV_FILE = Path(".local/stack.env")
@@ -28,6 +30,8 @@ _POLL_EVERY_S = 0.02
 
 # On Windows locked bytes cannot be read: the lock is on one that is never written.
 _LOCKED_BYTE = 1 << 30
+
+READY = "LOCAL_STACK_READY"
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,3 +187,24 @@ def _try_lock(file: BufferedRandom, *, shared: bool) -> bool:
         file.seek(0)
         return False
     return True
+
+
+class NoStackError(Exception):
+    """No stack runs with this env file; the message says how to start one, or to name another's."""
+
+
+def settings_of_running(env_file: Path) -> Mapping[str, str]:
+    """Return the settings that a running stack has written. Raises NoStackError."""
+    remedy = f"{how_to_start(env_file)}, or name its file with --env-file."
+    if not env_file.exists():
+        raise NoStackError(f"No local stack runs: there is no {env_file}. {remedy}")
+    try:
+        values = {name: value for name, value in dotenv_values(env_file).items() if value is not None}
+    except (OSError, UnicodeDecodeError) as error:
+        raise NoStackError(f"{env_file} cannot be read: {error}. {remedy}") from error
+    if not ("COSMOS" in values or "SQL" in values):
+        raise NoStackError(f"{env_file} is not the file of a local stack: it has neither COSMOS nor SQL. {remedy}")
+    # A demo's stack has no lock.
+    if READY in values and running(env_file) is None:
+        raise NoStackError(f"The local stack of {env_file} does not run any more. {remedy}")
+    return values

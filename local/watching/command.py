@@ -17,8 +17,7 @@ from cyclopts import Parameter
 
 from local.sending.routed import streams_of
 from local.stack.arguments import EnvFile
-from local.stack.lock import DEFAULT_ENV_FILE, how_to_start
-from local.stack.settings import READY, NoStackError, of_running
+from local.stack.lock import DEFAULT_ENV_FILE, READY, NoStackError, how_to_start, settings_of_running
 from local.watching.changes import ENDED, Change, Changes, staleness
 from outbox_relay.command_line import number, positive, printable, python, value
 from outbox_relay.emulators.process import Stopped, until_done
@@ -64,7 +63,7 @@ class Options:
 async def run(*, options: Options = Options()) -> int:
     """Print changes until Ctrl-C or `--count` (0), until `--timeout` or the stack's end (1); 2 without a stack."""
     try:
-        settings = of_running(options.env_file)
+        settings = settings_of_running(options.env_file)
         if READY not in settings:
             raise NoStackError(
                 f"The stack of {options.env_file} has no console that could be watched, such as that of `demo`. "

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 from azure.cosmos.aio import CosmosClient
 
-from local.sending.event import Event
+from local.sending.event import Event, NotCommittedError
 from local.sending.outboxes import open_writer
 from local.sending.routed import Outbox
-from local.sending.writer import NotCommittedError
 from local.stack.destinations import create_containers
 from local.stack.parts import PartFailed
 from outbox_relay.changefeed import connect, setup_feed, shard_of

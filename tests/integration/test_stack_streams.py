@@ -25,10 +25,10 @@ from local.sending.routed import STACK_APP
 from local.stack import destinations
 from local.stack.command import _addresses
 from local.stack.environment import cosmos_settings, servicebus_settings
+from local.stack.lock import READY
 from local.stack.options import StackOptions
 from local.stack.parts import Part
 from local.stack.readings import Readings
-from local.stack.settings import READY
 from local.stack.supervisor import Stack
 from local.watching import command as watch_command
 from outbox_relay.emulators.cosmos.server import CosmosServer
@@ -162,7 +162,7 @@ def watch(served: Served, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
         READY: f"{served.address}ready",
         STACK_APP: str(served.app),
     }
-    monkeypatch.setattr(watch_command, "of_running", lambda _: env_file)
+    monkeypatch.setattr(watch_command, "settings_of_running", lambda _: env_file)
     return run
 
 

@@ -27,10 +27,10 @@ import outbox_relay.emulators.program
 import outbox_relay.inbox.commands
 import outbox_relay.operator.cli.main
 from local.sending.command import _next
-from local.sending.writer import Commit
+from local.sending.event import Commit
 from local.stack import lock
 from local.stack.command import _addresses
-from local.stack.settings import NoStackError, of_running
+from local.stack.lock import NoStackError, settings_of_running
 from local.watching.command import _next as _check
 from outbox_relay import command_line
 from outbox_relay.changefeed.errors import SetupError
@@ -320,7 +320,7 @@ ENV_FILE = Path("my stacks/it's.env")
 
 def refusal(env_file: Path) -> str:
     with pytest.raises(NoStackError) as refused:
-        of_running(env_file)
+        settings_of_running(env_file)
     return str(refused.value)
 
 

@@ -17,7 +17,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from local.sending.event import Event, WordError, parse_fields
-from local.stack.settings import READY
+from local.stack.lock import READY
 from local.watching import command
 from local.watching.changes import Change, Changes, staleness
 from local.watching.command import Followed, Watching, _events
@@ -356,7 +356,7 @@ async def test_watch_ends_when_the_stack_says_nothing_any_more(
     monkeypatch.setattr(command, "_SILENCE_S", 0.01)
     async with TestServer(app) as server:
         settings = {"COSMOS": COSMOS, "SERVICEBUS": SERVICEBUS, READY: str(server.make_url("/ready"))}
-        monkeypatch.setattr(command, "of_running", lambda _: settings)
+        monkeypatch.setattr(command, "settings_of_running", lambda _: settings)
 
         code = await command.run(options=command.Options(env_file=Path("e")))
         watched.set()

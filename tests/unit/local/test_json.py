@@ -14,9 +14,8 @@ from aiohttp.test_utils import TestServer
 
 from local.program import PROGRAM
 from local.sending.command import as_json
-from local.sending.event import Event
+from local.sending.event import Commit, Event
 from local.sending.routed import STACK_APP, Outbox, streams_of
-from local.sending.writer import Commit
 from local.stack.lock import Lock
 from tests.support import programs
 from tests.unit.local.test_routed import SETTINGS
