@@ -48,11 +48,9 @@ from local.stack.supervisor import Stack, StackOptions
 from outbox_relay.inbox import connect
 from outbox_relay.inbox.event_loop import end_tasks
 from relay.config.settings import FILE_VARIABLE
-from verification.journal import files
-from verification.journal.checker import Policy, Report, Wrong, check
-from verification.journal.entries import Killed
+from verification.journal.checker import Policy, Report, Violations, Wrong, check
+from verification.journal.entries import Killed, save
 from verification.journal.specification import TOPICS_CLOCK_S, validate
-from verification.journal.violations import Violations
 
 _HOST_OPTIONS = (
     *("--lease-acquire-ms", "1000", "--lease-renew-ms", "1000", "--lease-expiration-ms", "4000"),
@@ -358,7 +356,7 @@ class Campaign:
         path: Path = self._arguments.journal
         if stream.name != DEFAULT:
             path = path.with_name(f"{path.name.partition('.')[0]}-{stream.name}.{path.name.partition('.')[2]}")
-        files.save(path, journal)
+        save(path, journal)
         window_s = None if self._arguments.no_duplicate_detection else self._arguments.window_s
         steps = validate(journal, self._policy, window_s=window_s, slack_s=TOPICS_CLOCK_S)
         aside = self._operators[stream.name].found(await side.quarantined(stream))

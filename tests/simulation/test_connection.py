@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 from verification.simulation import determinism
+from verification.simulation.channel import RpcChannel
 from verification.simulation.receiving.connection import Connection
-from verification.simulation.rpc_channel import RpcChannel
 from verification.simulation.world import World
 
 

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 import pytest
 
 from verification.simulation import determinism
-from verification.simulation.rpc_channel import LineError, RpcChannel
+from verification.simulation.channel import LineError, RpcChannel
 from verification.simulation.world import EPOCH, EndlessError, Process, StuckError, World
 
 

@@ -17,7 +17,7 @@ from tests.support.sql_outbox import TABLE
 from tests.support.waiting import look_again
 from tests.support.watchdog import WATCHDOG_S
 from verification.simulation import determinism
-from verification.simulation.rpc_channel import RpcChannel
+from verification.simulation.channel import RpcChannel
 from verification.simulation.sql.server import Server
 from verification.simulation.sql.sessions import SimulatedSession, connect
 from verification.simulation.sql.tables import Transaction

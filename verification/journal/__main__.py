@@ -8,8 +8,7 @@ import sys
 from pathlib import Path
 
 from verification.journal.checker import Policy, Wrong, check
-from verification.journal.entries import JournalError
-from verification.journal.files import load
+from verification.journal.entries import JournalError, load
 from verification.journal.specification import TOPICS_CLOCK_S, validate
 
 

@@ -5,14 +5,15 @@ It shares no code with what it judges, and knows nothing of how it works: see `s
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from verification.journal import entries
 from verification.journal.entries import Entry
-from verification.journal.violations import Violations
+
+_SHOWN = 10
 
 
 class Policy(StrEnum):
@@ -49,6 +50,25 @@ class Wrong(StrEnum):
     """With `block`: an event that was set aside without an order."""
     UNCAUSED = "uncaused"
     """An entry ahead of its cause: accepted before committed, dropped or handled before accepted."""
+
+
+@dataclass(slots=True)
+class Violations:
+    """The violations that a journal shows.
+
+    Attributes:
+        counts: The number of violations of each kind.
+        findings: The first of them, each with the lines of the journal that show it.
+    """
+
+    counts: Counter[StrEnum] = field(default_factory=Counter)
+    findings: list[str] = field(default_factory=list)
+
+    def add(self, kind: StrEnum, text: str) -> None:
+        """Count a violation; the first ones are described."""
+        self.counts[kind] += 1
+        if len(self.findings) < _SHOWN:
+            self.findings.append(f"{kind}: {text}")
 
 
 @dataclass(slots=True)

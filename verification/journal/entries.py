@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
+from pathlib import Path
 from types import UnionType
 from typing import Any, ClassVar, get_args, get_type_hints
 
@@ -297,3 +299,22 @@ def _pieces(kind: str, name: str, value: Any, hint: Any) -> tuple[Any, ...]:
         what = "two texts" if hint == Range else "a list of whole numbers"
         raise JournalError(f"the {name} of {kind} is {value!r}, and has to be {what}")
     return tuple(value)
+
+
+def load(path: Path) -> list[Entry]:
+    """Load the entries of a journal. Raises JournalError, which names the line, and OSError."""
+    if path.suffix == ".gz":
+        with gzip.open(path, "rt", encoding="utf-8") as lines:
+            return list(parse(lines))
+    with path.open(encoding="utf-8") as lines:
+        return list(parse(lines))
+
+
+def save(path: Path, journal: Iterable[Entry]) -> None:
+    """Write a journal; an existing file is replaced."""
+    text = "".join(f"{entry.to_line()}\n" for entry in journal)
+    if path.suffix == ".gz":
+        # Without a time, the same journal is the same file.
+        path.write_bytes(gzip.compress(text.encode(), mtime=0))
+    else:
+        path.write_text(text, encoding="utf-8")

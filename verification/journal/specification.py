@@ -16,9 +16,8 @@ from enum import StrEnum
 from itertools import pairwise
 
 from verification.journal import entries
-from verification.journal.checker import Policy
+from verification.journal.checker import Policy, Violations
 from verification.journal.entries import Entry, Position
-from verification.journal.violations import Violations
 
 TOPICS_CLOCK_S = 1.0
 """Seconds by which the time of an entry may differ from that by which the topic decided."""

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from relay.core.errors import PoisonError, RetryableError
 from relay.core.events import Event
 from relay.servicebus.transfers import LinkLimits, Transfer
-from verification.simulation.rpc_channel import RpcChannel
+from verification.simulation.channel import RpcChannel
 from verification.simulation.topic import BusyError, RefusedError, Topic
 from verification.simulation.world import Process
 

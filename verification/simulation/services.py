@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from relay.servicebus.messages import Message
 from verification.journal import entries
 from verification.journal.entries import Entry, digest_of
+from verification.simulation.channel import RpcChannel
 from verification.simulation.journal_keeper import Notes
 from verification.simulation.plan import Plan, Result
-from verification.simulation.rpc_channel import RpcChannel
 from verification.simulation.store import NotedItems
 from verification.simulation.topic import Topic
 from verification.simulation.verdict import judged

@@ -10,7 +10,7 @@ from relay.core.errors import StoreError
 from relay.core.holds import Holds
 from relay.quarantine.items import Create, Filter, Item, Operation, RecordSummary, Stored
 from tests.support.in_memory_items import InMemoryItems
-from verification.simulation.rpc_channel import LineError, RpcChannel
+from verification.simulation.channel import LineError, RpcChannel
 
 T = TypeVar("T")
 

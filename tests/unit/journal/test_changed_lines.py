@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 
 from verification.journal import entries
 from verification.journal.checker import Policy, check
-from verification.journal.entries import Entry
-from verification.journal.files import load
+from verification.journal.entries import Entry, load
 from verification.journal.specification import validate
 
 JOURNALS = {

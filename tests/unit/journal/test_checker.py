@@ -11,7 +11,7 @@ from tests.unit.journal.building import KEY, Building, event
 from verification.journal import entries
 from verification.journal.__main__ import main
 from verification.journal.checker import Policy, Report, Wrong, check
-from verification.journal.files import save
+from verification.journal.entries import save
 
 PARK, BLOCK, SKIP = Policy.PARK, Policy.BLOCK, Policy.SKIP
 

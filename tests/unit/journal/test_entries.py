@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verification.journal.entries import KINDS, Committed, Entry, JournalError, digest_of, parse
-from verification.journal.files import load, save
+from verification.journal.entries import KINDS, Committed, Entry, JournalError, digest_of, load, parse, save
 
 OF: dict[str, Any] = KINDS
 EVENT: dict[str, Any] = {"at": 1.5, "key": "kéy", "id": "e\ud800"}

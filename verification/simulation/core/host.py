@@ -12,10 +12,10 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from verification.simulation.channel import LineError
 from verification.simulation.core.container import Document, GoneError
 from verification.simulation.core.leases import Lease, LeaseChangedError, LeaseLostError
 from verification.simulation.core.worker import Worker
-from verification.simulation.rpc_channel import LineError
 
 if TYPE_CHECKING:
     from verification.simulation.core.services import Services

@@ -6,10 +6,10 @@ from typing import Any
 
 from verification.journal import entries
 from verification.simulation import services
+from verification.simulation.channel import RpcChannel
 from verification.simulation.core.container import Container
 from verification.simulation.core.leases import Lease, Leases
 from verification.simulation.plan import Plan
-from verification.simulation.rpc_channel import RpcChannel
 from verification.simulation.world import World
 
 

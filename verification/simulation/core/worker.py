@@ -17,7 +17,7 @@ from relay.quarantine.quarantine import StoredQuarantine
 from relay.routes.selection import BY_DEFAULT
 from relay.servicebus import messages
 from relay.servicebus.publisher import ServiceBusPublisher
-from verification.simulation.rpc_channel import LineError, RpcChannel
+from verification.simulation.channel import LineError, RpcChannel
 from verification.simulation.senders import SimulatedSenders
 from verification.simulation.store import SimulatedItems
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from verification.simulation.rpc_channel import RpcChannel
+from verification.simulation.channel import RpcChannel
 from verification.simulation.world import Process
 
 # Of what each request loses on a line that loses requests, a connection breaks at this share.

@@ -9,11 +9,11 @@ from functools import partial
 from typing import Any
 
 from outbox_relay import inbox
+from verification.simulation.channel import RpcChannel
 from verification.simulation.receiving.ledgers import Desk, Effect, Ledger
 from verification.simulation.receiving.sdk import SimulatedClient
 from verification.simulation.receiving.subscription import Subscription
 from verification.simulation.receiving.watch import Watch
-from verification.simulation.rpc_channel import RpcChannel
 from verification.simulation.world import Process, World
 
 TOPIC = "domain-events"

@@ -10,13 +10,13 @@ from typing import Any
 
 from relay.servicebus.messages import Message
 from verification.journal.entries import Entry, Frozen, Handled, Killed, OfEvent, Resumed
+from verification.simulation.channel import RpcChannel
 from verification.simulation.faults import Fault, Kind
 from verification.simulation.receiving.consumer import LOCK_S, REASON, Consumer, Name
 from verification.simulation.receiving.ledgers import Ledger, MemoryLedger, SqliteLedger
 from verification.simulation.receiving.operator import Operator
 from verification.simulation.receiving.subscription import Subscription
 from verification.simulation.receiving.watch import Watch
-from verification.simulation.rpc_channel import RpcChannel
 from verification.simulation.world import Process, World
 
 KINDS = {

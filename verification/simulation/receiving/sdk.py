@@ -22,9 +22,9 @@ from azure.servicebus.exceptions import (
     SessionLockLostError,
 )
 
+from verification.simulation.channel import RpcChannel
 from verification.simulation.receiving.connection import Connection
 from verification.simulation.receiving.subscription import LockLostError, Session, Stored, Subscription
-from verification.simulation.rpc_channel import RpcChannel
 from verification.simulation.world import EPOCH, Process
 
 UNREADABLE = "unreadable"

@@ -8,8 +8,8 @@ from dataclasses import replace
 from relay.config.settings import CONSUMER
 from verification.journal import entries
 from verification.simulation import services
+from verification.simulation.channel import RpcChannel
 from verification.simulation.plan import Plan
-from verification.simulation.rpc_channel import RpcChannel
 from verification.simulation.sql.server import Server
 from verification.simulation.sql.tables import ClaimRow, Placed
 from verification.simulation.world import World

@@ -14,7 +14,7 @@ from typing import Any
 from outbox_relay.changefeed.errors import DatabaseError
 from outbox_relay.changefeed.postgresql.dialect import PostgresDialect
 from outbox_relay.changefeed.statements import Result, Statement
-from verification.simulation.rpc_channel import RpcChannel
+from verification.simulation.channel import RpcChannel
 from verification.simulation.sql.server import Server
 from verification.simulation.world import Process
 

@@ -20,7 +20,7 @@ from azure.cosmos.exceptions import (
 )
 
 from outbox_relay.outbox.batch import SdkOperation
-from verification.simulation.rpc_channel import LineError, RpcChannel
+from verification.simulation.channel import LineError, RpcChannel
 from verification.simulation.writing.documents import Document, Documents, Operation, StatusError
 
 T = TypeVar("T")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from verification.journal.entries import Entry, Frozen, Killed, Resumed
+from verification.simulation.channel import RpcChannel
 from verification.simulation.faults import Fault, Kind
-from verification.simulation.rpc_channel import RpcChannel
 from verification.simulation.world import Process, World
 from verification.simulation.writing.documents import Commit, Documents
 from verification.simulation.writing.promises import Promises
