@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 
 import pytest
 
@@ -59,11 +60,51 @@ def found(source: str) -> list[int]:
     virtual = _VIRTUAL.search(source) is not None
     lines = []
     for node in _quick(tree):
-        if not isinstance(node, ast.expr):
-            continue
-        if _waits_long(node) or (not virtual and (_sleeps(node) or _limits_a_time(node))):
+        if isinstance(node, ast.expr) and (
+            _waits_long(node) or (not virtual and (_sleeps(node) or _limits_a_time(node)))
+        ):
             lines.append(node.lineno)
+        if not virtual and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            lines += _limits_of_durations(node)
     return sorted(set(lines))
+
+
+def _limits_of_durations(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[int]:
+    """Yield the lines that assert that a variable, which was read from a clock, is below another limit."""
+    clocked: set[str] = set()
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign) and (_reads_clock(node.value) or _names(node.value) & clocked):
+            clocked.update(*map(_names, node.targets))
+    asserted = [each.test for each in ast.walk(function) if isinstance(each, ast.Assert)]
+    for compare in [each for test in asserted for each in ast.walk(test) if isinstance(each, ast.Compare)]:
+        for (left, right), operator in zip(
+            pairwise([compare.left, *compare.comparators]), compare.ops, strict=True
+        ):
+            match operator:
+                case ast.Lt() | ast.LtE():
+                    bounded, limit = left, right
+                case ast.Gt() | ast.GtE():
+                    bounded, limit = right, left
+                case _:
+                    continue
+            if _names(bounded) & clocked and _is_limit(limit):
+                yield compare.lineno
+
+
+def _is_limit(expression: ast.AST) -> bool:
+    """Return True for a duration other than the watchdog's."""
+    text = ast.unparse(expression)
+    is_duration = isinstance(expression, ast.Constant | ast.BinOp) or text.startswith("timedelta(")
+    return is_duration and not _reads_clock(expression) and "WATCHDOG_S" not in text
+
+
+def _reads_clock(expression: ast.AST) -> bool:
+    calls = [ast.unparse(each.func) for each in ast.walk(expression) if isinstance(each, ast.Call)]
+    return any(each.endswith(CLOCKS) for each in calls)
+
+
+def _names(expression: ast.AST) -> set[str]:
+    return {each.id for each in ast.walk(expression) if isinstance(each, ast.Name)}
 
 
 def _quick(node: ast.AST) -> Iterator[ast.AST]:
@@ -131,6 +172,13 @@ def _limits_a_time(node: ast.AST) -> bool:
         ("assert time.monotonic() - began < WATCHDOG_S / 2", []),
         ("assert time.monotonic() - began >= 0.3", []),
         ("while time.monotonic() < ends:\n    pass", []),
+        ("def f():\n    took = time.monotonic() - began\n    assert took < 50", [3]),
+        (
+            "def f():\n    now = loop.time()\n    took = now - began\n    assert sent and 0.3 > took",
+            [4],
+        ),
+        ("def f():\n    took = time.monotonic() - began\n    assert 0.1 <= took < WATCHDOG_S", []),
+        ("def f():\n    soon = datetime.now(UTC) + delay\n    assert datetime.now(UTC) >= soon", []),
     ],
 )
 def test_what_depends_on_the_machine_is_found(source: str, lines: list[int]) -> None:
