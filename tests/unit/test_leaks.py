@@ -155,6 +155,24 @@ def test_is_clean_once_the_thread_has_ended():
     threading.Timer(0.01, int).start()
 
 
+class Holder:
+    def __init__(self):
+        self.itself, self.file = self, open(__file__)
+
+
+@pytest.fixture(scope="module")
+def holder():
+    yield Holder()
+
+
+def test_is_clean_while_a_fixture_of_its_module_holds_a_file(holder):
+    pass
+
+
+def test_leaks_a_file_that_a_fixture_of_its_module_drops(holder):
+    pass
+
+
 @pytest.fixture(scope="module", autouse=True)
 def at_the_end():
     yield
@@ -177,6 +195,7 @@ EXPECTED = {
     "test_leaks_a_thread": "<Thread(kept thread, started daemon",
     "test_leaks_a_file_of_a_fixture": "unclosed file <_io.TextIOWrapper",
     "test_leaks_a_file_of_a_logged_error": "unclosed file <_io.TextIOWrapper",
+    "test_leaks_a_file_that_a_fixture_of_its_module_drops": "unclosed file <_io.TextIOWrapper",
     "test_leaks_an_exception_in_a_finalizer": "broken finalizer",
     "test_leaks_an_exception_in_a_thread": "ZeroDivisionError",
     "test_fails_and_leaks_a_socket": "unclosed <socket.socket",
@@ -222,4 +241,4 @@ def test_a_leak_fails_the_test_that_leaks(errors: dict[str, list[str]], name: st
 
 def test_no_leak_is_found_in_another_test(errors: dict[str, list[str]]) -> None:
     assert {name for name, found in errors.items() if found} == EXPECTED.keys()
-    assert sum(name.startswith("test_is_clean") for name in errors) == 6
+    assert sum(name.startswith("test_is_clean") for name in errors) == 7

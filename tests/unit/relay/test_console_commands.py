@@ -47,6 +47,19 @@ def copied(text: str) -> list[str]:
     return [html.unescape(each) for each in re.findall('data-copy="([^"]*)"', text)]
 
 
+def test_the_pages_of_streams_share_the_code_of_a_template_and_nothing_else() -> None:
+    by = Commands(Invocation(python()))
+    orders, returns = (Pages("t", ConsoleSettings(), by, (), stream=stream) for stream in ("orders", "returns"))
+    templates = [each._environment.get_template("timeline.html") for each in (orders, returns)]
+    shown = [
+        each.timeline(Timeline("k", (), parked_since="2026-01-01T00:00:00+00:00")) for each in (orders, returns)
+    ]
+
+    assert templates[0].root_render_func.__code__ is templates[1].root_render_func.__code__
+    assert [orders.root in each for each in shown] == [True, False]
+    assert [returns.root in each for each in shown] == [False, True]
+
+
 @pytest.mark.parametrize("reason", Reason)
 def test_each_command_has_the_interpreter_and_the_env_file_in_use(reason: Reason) -> None:
     sections = pages().sections(snapshot_with(reason))

@@ -1,4 +1,4 @@
-"""The words of a command line: how values, options and texts are told apart, and what a usage error says."""
+"""The words of a command line, told apart as values, options and texts, and the errors of usage."""
 
 from __future__ import annotations
 

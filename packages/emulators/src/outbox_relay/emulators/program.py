@@ -84,7 +84,7 @@ def main(program: Program, words: Sequence[str]) -> int:
 
 
 async def run(call: Call) -> int:
-    """Run a command, which `until_stopped` tells of signals; returns its exit code."""
+    """Run one command until it is done or a signal stops it; return its exit code."""
     heed_signals()
     code: int = await call.function(*call.positional, **call.options)
     return code

@@ -1,4 +1,4 @@
-"""How a queue, a topic or a subscription is set up, and its status."""
+"""The properties and the status of queues, topics and subscriptions."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class Consumer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class QueueSettings:
-    """How a queue or subscription behaves. Durations are milliseconds; None is without a limit.
+    """The settings of a queue or subscription. Durations are milliseconds; None is without a limit.
 
     `counts_deliveries` is false for dead-letter queues, whose queue `dead_letters_of` names.
     """

@@ -138,7 +138,7 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """How an event changes the progress of its entity. A store writes only this, however many gaps there are.
+    """The changes that an event makes to the progress of its entity: all that a store writes, whatever the gaps.
 
     Attributes:
         arrival: The value for the handler.
