@@ -62,8 +62,10 @@ class Options:
     @property
     def invocation(self) -> Invocation:
         """The way in which a remedy finds the same settings when it is pasted."""
-        files = tuple(map(str, self.env_file))
-        return Invocation(python(), files, getattr(self, "source", None), getattr(self, "stream", None))
+        return self._invocation()
+
+    def _invocation(self, *, source: str | None = None, stream: str | None = None) -> Invocation:
+        return Invocation(python(), tuple(map(str, self.env_file)), source, stream)
 
 
 Stream = Annotated[str | None, Parameter(metavar="NAME")]
@@ -80,6 +82,11 @@ class AllStreams(Options):
     """
 
     stream: Stream = None
+
+    @property
+    def invocation(self) -> Invocation:
+        """The way in which a remedy finds the same settings and stream when it is pasted."""
+        return self._invocation(stream=self.stream)
 
     def streams(self, environment: Mapping[str, str]) -> list[Settings]:
         """Return the settings of the stream that `--stream` names, or of every stream.
@@ -102,6 +109,11 @@ class OneStream(Options):
     """
 
     stream: Stream = None
+
+    @property
+    def invocation(self) -> Invocation:
+        """The way in which a remedy finds the same settings and stream when it is pasted."""
+        return self._invocation(stream=self.stream)
 
     def settings(self, environment: Mapping[str, str]) -> Settings:
         """Return the settings of the stream that `--stream` names, or of the only one.
@@ -128,6 +140,11 @@ class OneOutbox(OneStream):
     """The options of a command that works on one outbox."""
 
     source: Source = None
+
+    @property
+    def invocation(self) -> Invocation:
+        """The way in which a remedy finds the same settings, stream and outbox when it is pasted."""
+        return self._invocation(source=self.source, stream=self.stream)
 
     def backend(self, environment: Mapping[str, str]) -> OperatorBackend:
         """Return the backend of the outbox that `--stream` and `--source` choose.
