@@ -86,7 +86,7 @@ def clone(tmp_path: Path) -> Path:
     for name in _COPIED:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, folder / name)
-    for name in ("operator", "inbox", "outbox", "emulators"):
+    for name in (each.parent.name for each in ROOT.glob("packages/*/pyproject.toml")):
         package = folder / "packages" / name
         package.mkdir(parents=True, exist_ok=True)
         (package / "pyproject.toml").write_text(_OWN.replace("FOLDER", name), encoding="utf-8")
