@@ -11,7 +11,6 @@ import pytest_asyncio
 
 from tests.support.browser import CHROMIUM, NO_CHROMIUM, launch
 from tests.support.console_view import FINDINGS, busy
-from tests.support.watchdog import WATCHDOG_S
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser
@@ -26,9 +25,8 @@ collect_ignore_glob = [] if find_spec("playwright") else ["test_*.py"]
 async def browser() -> AsyncIterator[Browser]:
     if CHROMIUM is None:
         pytest.skip(NO_CHROMIUM)
-    from playwright.async_api import async_playwright, expect
+    from playwright.async_api import async_playwright
 
-    expect.set_options(timeout=1_000 * WATCHDOG_S)
     async with async_playwright() as playwright:
         started = await launch(playwright)
         yield started

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, expect
 
+from tests.support.browser import new_page
 from tests.support.site import Quiet, build_site, write_tree
 
 pytest.importorskip("sphinx", reason="Sphinx is not installed: `make docs DOCS=--build` installs it")
@@ -40,7 +41,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 async def test_a_search_finds_the_page_with_a_word(browser: Browser, address: str) -> None:
-    page = await browser.new_page()
+    page = await new_page(browser)
     await page.goto(address)
 
     await page.get_by_placeholder("Search").fill("parcel packed")
@@ -48,11 +49,11 @@ async def test_a_search_finds_the_page_with_a_word(browser: Browser, address: st
     await page.locator("#search-results a").first.click()
 
     await expect(page.locator("h1")).to_contain_text("Orders")
-    await page.close()
+    await page.context.close()
 
 
 async def test_nothing_is_wider_than_a_phone(browser: Browser, address: str) -> None:
-    page = await browser.new_page(viewport={"width": 390, "height": 800})
+    page = await new_page(browser, viewport={"width": 390, "height": 800})
     elsewhere: list[str] = []
     page.on("request", lambda request: None if request.url.startswith(address) else elsewhere.append(request.url))
 
@@ -62,12 +63,12 @@ async def test_nothing_is_wider_than_a_phone(browser: Browser, address: str) -> 
         assert await page.evaluate(_TOO_WIDE) == [], path
 
     assert [url for url in elsewhere if not url.startswith("data:")] == []
-    await page.close()
+    await page.context.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_a_page_follows_the_readers_colour_scheme(browser: Browser, address: str, scheme: str) -> None:
-    page = await browser.new_page(color_scheme="dark" if scheme == "dark" else "light")
+    page = await new_page(browser, color_scheme="dark" if scheme == "dark" else "light")
     await page.goto(address + "docs/orders.html")
 
     background = await page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)")
@@ -75,4 +76,4 @@ async def test_a_page_follows_the_readers_colour_scheme(browser: Browser, addres
     assert (max(background) < 128) is (scheme == "dark")
     await expect(page.locator(f"img.only-{scheme}")).to_be_visible()
     await expect(page.locator("article img:visible")).to_have_count(1)
-    await page.close()
+    await page.context.close()

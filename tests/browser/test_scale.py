@@ -10,6 +10,7 @@ from playwright.async_api import Browser, expect
 
 from outbox_relay.operator.console.model import Partition, Timeline
 from outbox_relay.operator.console.server import serving
+from tests.support.browser import new_page
 from tests.support.console_page import Checker, ConsolePage, console_of
 from tests.support.console_view import InMemoryView, busy, committed, tracked
 
@@ -45,8 +46,7 @@ async def test_50_000_keys_do_not_choke_it(console: ConsolePage) -> None:
 
 async def test_a_lost_stream_is_opened_again_and_shows_what_came_in_between(browser: Browser) -> None:
     view, checker = InMemoryView(busy()), Checker()
-    context = await browser.new_context()
-    page = await context.new_page()
+    page = await new_page(browser)
     async with serving(console_of(view, checker), "127.0.0.1", 0) as address:
         await page.goto(address)
         await expect(page.locator("#connection")).to_have_text("live")
@@ -60,4 +60,4 @@ async def test_a_lost_stream_is_opened_again_and_shows_what_came_in_between(brow
         await expect(page.locator("[sse-swap=committed] .big")).to_have_text("77")
         await expect(page.locator(".headline")).to_be_visible()
         await expect(page.locator("#away")).to_be_hidden()
-        await context.close()
+        await page.context.close()

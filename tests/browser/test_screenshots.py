@@ -20,6 +20,7 @@ from outbox_relay.operator.console.model import Problem, Snapshot, Stage, Timeli
 from outbox_relay.operator.console.overview import StreamView
 from outbox_relay.operator.console.server import loopback, serving
 from outbox_relay.operator.outcomes import Outcome
+from tests.support.browser import new_page
 from tests.support.console_page import SHOWN, Checker, ConsolePage, console_page
 from tests.support.console_states import states
 from tests.support.console_view import NOON, InMemoryView, busy, committed, delivered, history, removed, tracked
@@ -128,14 +129,14 @@ async def test_picture_of_several_streams(browser: Browser, folder: Path) -> Non
     }
     streams = [StreamView(name, "container 'data'", f"topic '{name}'", view) for name, view in views.items()]
     app = application_of_streams(streams, loopback, settings=SHOWN, check=Checker())
-    context = await browser.new_context(viewport={"width": 1280, "height": 520}, reduced_motion="reduce")
+    page = await new_page(browser, viewport={"width": 1280, "height": 520}, reduced_motion="reduce")
     async with serving(app, "127.0.0.1", 0) as address:
-        console = ConsolePage(views["default"], await context.new_page(), address, Checker())
+        console = ConsolePage(views["default"], page, address, Checker())
         page = await console.open()
         await expect(page.locator("body")).to_contain_text("It is not known since")
         path = folder / "console-streams.png"
         await page.screenshot(path=path, animations="disabled")
-        await context.close()
+        await page.context.close()
 
 
 async def test_each_picture_of_the_documentation_is_made_here() -> None:

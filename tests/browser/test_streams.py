@@ -9,6 +9,7 @@ from outbox_relay.operator.console.application import application_of_streams
 from outbox_relay.operator.console.overview import StreamView
 from outbox_relay.operator.console.server import loopback, serving
 from tests.browser.test_states import CONTRASTS, OVERFLOWING
+from tests.support.browser import new_page
 from tests.support.console_page import SHOWN, Checker, ConsolePage
 from tests.support.console_states import states
 from tests.support.console_view import InMemoryView, busy, history
@@ -27,9 +28,9 @@ async def test_the_page_of_all_streams_shows_each_and_leads_to_each(browser: Bro
     }
     streams = [StreamView(name, "container 'data'", f"topic '{name}'", view) for name, view in views.items()]
     app = application_of_streams(streams, loopback, settings=SHOWN, check=Checker())
-    context = await browser.new_context(viewport={"width": 1280, "height": 860}, color_scheme="light")
+    page = await new_page(browser, viewport={"width": 1280, "height": 860}, color_scheme="light")
     async with serving(app, "127.0.0.1", 0) as address:
-        console = ConsolePage(views["default"], await context.new_page(), address, Checker())
+        console = ConsolePage(views["default"], page, address, Checker())
         console.watch()
         page = await console.open()
         orders = page.get_by_role("row").filter(has=page.get_by_role("link", name="orders", exact=True))
@@ -59,6 +60,6 @@ async def test_the_page_of_all_streams_shows_each_and_leads_to_each(browser: Bro
         await expect(page.locator("#findings .findings li")).to_have_count(4)
         await page.get_by_role("link", name="All streams").click()
         await expect(page.locator(".switch [aria-current]")).to_have_text("All streams")
-        await context.close()
+        await page.context.close()
 
     assert (console.complaints, console.elsewhere) == ([], [])

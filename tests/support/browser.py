@@ -6,12 +6,13 @@ import os
 import re
 import shutil
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tests.support.waiting import look_again
+from tests.support.watchdog import WATCHDOG_S
 
 if TYPE_CHECKING:
-    from playwright.async_api import Browser, Playwright
+    from playwright.async_api import Browser, Page, Playwright
 
 CHROMIUM = next(
     (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
@@ -40,11 +41,24 @@ class Shown:
 
 
 async def launch(playwright: Playwright) -> Browser:
-    """Chromium without a window, and without a way to any other machine."""
+    """Start Chromium without a window, and without a way to any other machine.
+
+    Expectations of its pages wait as long as the watchdog.
+    """
+    from playwright.async_api import expect
+
+    expect.set_options(timeout=1_000 * WATCHDOG_S)
     arguments = ["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]
     if os.name == "posix" and os.geteuid() == 0:
         arguments.append("--no-sandbox")
     return await playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
+
+
+async def new_page(browser: Browser, **options: Any) -> Page:
+    """Return a page in a context of its own, whose actions wait as long as the watchdog."""
+    context = await browser.new_context(**options)
+    context.set_default_timeout(1_000 * WATCHDOG_S)
+    return await context.new_page()
 
 
 async def last_shown(address: str) -> Shown | None:
@@ -60,7 +74,7 @@ async def last_shown(address: str) -> Shown | None:
         return None
     async with async_playwright() as playwright:
         browser = await launch(playwright)
-        page = await browser.new_page()
+        page = await new_page(browser)
         await page.goto(address)
         shown = Shown(0, 0, 0)
         while await page.get_attribute("#connection", "data-state") != "lost":

@@ -15,6 +15,7 @@ from outbox_relay.operator.console.application import application
 from outbox_relay.operator.console.pages import ConsoleSettings
 from outbox_relay.operator.console.server import loopback, serving
 from relay.backends.findings import Finding
+from tests.support.browser import new_page
 from tests.support.console_view import FINDINGS, InMemoryView, busy, history
 
 SHOWN = ConsoleSettings("https://traces.test/trace/{trace_id}", show_data=True)
@@ -83,9 +84,9 @@ def console_of(view: InMemoryView, checker: Checker) -> web.Application:
 async def console_page(browser: Browser) -> AsyncIterator[ConsolePage]:
     """A console of a busy relay, and a page of it."""
     view, checker = InMemoryView(busy(), [history()]), Checker()
-    context = await browser.new_context(viewport={"width": 1280, "height": 860}, color_scheme="light")
+    page = await new_page(browser, viewport={"width": 1280, "height": 860}, color_scheme="light")
     async with serving(console_of(view, checker), "127.0.0.1", 0) as address:
-        made = ConsolePage(view, await context.new_page(), address, checker)
+        made = ConsolePage(view, page, address, checker)
         made.watch()
         yield made
-        await context.close()
+        await page.context.close()
