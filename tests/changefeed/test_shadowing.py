@@ -107,6 +107,16 @@ def test_administrative_functions_call_none_of_them(attacked: Shop) -> None:
     assert shadows(attacked) == []
 
 
+def test_an_installation_calls_none_of_them(attacked: Shop) -> None:
+    changefeed.drop_feed(attacked.session, TABLE)
+    attacked.owner.execute("drop schema changefeed cascade")
+
+    with PublicFirst(attacked) as session:
+        assert changefeed.install(session)
+
+    assert shadows(attacked) == []
+
+
 def test_an_upgrade_calls_none_of_them(attacked: Shop) -> None:
     changefeed.drop_feed(attacked.session, TABLE)
     attacked.owner.execute("drop schema changefeed cascade")

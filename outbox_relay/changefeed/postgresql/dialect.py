@@ -13,14 +13,14 @@ from outbox_relay.changefeed.statements import BackfillPlan, Entry, Migration, O
 # The key of the advisory lock that one installer at a time holds: the bytes of "changefe".
 _INSTALLING = 0x6368616E67656665
 
-_MIGRATION_TABLE = """
+# A function of somebody else would be called with the installer's rights.
+_OWN_NAMES = "set local search_path = pg_catalog, pg_temp;\n"
+
+_MIGRATION_TABLE = f"""{_OWN_NAMES}
 create schema if not exists changefeed;
 create table if not exists changefeed.migration (
     version int primary key, applied_at timestamptz not null default now());
 """
-
-# A function of somebody else would be called with the installer's rights.
-_OWN_NAMES = "set local search_path = pg_catalog, pg_temp;\n"
 
 
 # The names of what a feed lacks; the parameters are the table, its schema and its name. Every role may ask.
