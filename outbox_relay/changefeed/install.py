@@ -31,7 +31,7 @@ def install(session: Session) -> list[str]:
         The names of the migrations that were applied.
 
     Raises:
-        SetupError: The schema was installed by a later version of this library.
+        SetupError: The schema was installed by a later version of this library, or by one before 0.1.0.
         DatabaseError: The session lacks a right, or the database cannot be reached.
     """
     return run(session, session.dialect.install(migrations(session.dialect.name)))

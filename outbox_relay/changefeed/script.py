@@ -109,7 +109,7 @@ def in_full(dialect: Dialect, statement: Statement) -> str:
 def missing_migrations(dialect: Dialect) -> Operation[tuple[int, Sequence[Migration]]]:
     """Return the version of the installed schema, 0 if there is none, and the migrations that it lacks.
 
-    Raises SetupError if a later version of this library has installed it.
+    Raises SetupError if a later version of this library has installed it, or one before 0.1.0.
     """
     version = yield from dialect.version()
     return version, unapplied(migrations(dialect.name), version)

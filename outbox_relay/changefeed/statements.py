@@ -92,7 +92,7 @@ class Migration:
     """One step of the schema.
 
     Attributes:
-        version: Its number, from 1.
+        version: Its number, which the database records. The first is that of 0.1.0.
         name: The name of its file.
         text: The SQL.
     """
@@ -103,13 +103,22 @@ class Migration:
 
 
 def unapplied(migrations: Sequence[Migration], version: int) -> Sequence[Migration]:
-    """Return the migrations after the schema's version. Raises SetupError if a later library has installed it."""
-    if version > len(migrations):
+    """Return the migrations after the schema's version, 0 if there is none.
+
+    Raises SetupError if a later library has installed it, or one before the first release.
+    """
+    first, newest = migrations[0].version, migrations[-1].version
+    if version > newest:
         raise SetupError(
-            f"the schema changefeed has version {version}, and this library knows {len(migrations)}: "
+            f"the schema changefeed has version {version}, and this library knows {newest}: "
             "install the version of the library that the schema was installed with, or a later one"
         )
-    return migrations[version:]
+    if 0 < version < first:
+        raise SetupError(
+            f"the schema changefeed has version {version}, of a development version before 0.1.0, and this "
+            f"library upgrades from {first} on: upgrade it with app-v0.1.0 first"
+        )
+    return [migration for migration in migrations if migration.version > version]
 
 
 class Dialect(Protocol):

@@ -12,6 +12,7 @@ from outbox_relay import changefeed
 from outbox_relay.changefeed import (
     START,
     ArgumentError,
+    ChangefeedError,
     Consumer,
     CursorPrunedError,
     DatabaseError,
@@ -20,14 +21,15 @@ from outbox_relay.changefeed import (
     SetupError,
 )
 from outbox_relay.changefeed.install import migrations
-from outbox_relay.changefeed.statements import Statement, run
+from outbox_relay.changefeed.statements import Migration, Statement, run
 from tests.changefeed.backends import TABLE, Backend
 from tests.changefeed.journal import Journal
 from tests.changefeed.postgresql import PostgresBackend
 from tests.changefeed.reading import observer
 from tests.support.watchdog import WATCHDOG_S
 
-ALL = [migration.name for migration in migrations("postgresql")]
+KNOWN = migrations("postgresql")
+ALL = [migration.name for migration in KNOWN]
 OBJECTS = """
 select 'relation ' || relname from pg_class where relnamespace = to_regnamespace('changefeed')
 union all select 'function ' || proname from pg_proc where pronamespace = to_regnamespace('changefeed')
@@ -48,8 +50,52 @@ def empty(postgres_database: str) -> Iterator[Session]:
     session.close()
 
 
+def with_another(text: str) -> list[Migration]:
+    """Return the migrations, and one after them with this text."""
+    version = KNOWN[-1].version + 1
+    return [*KNOWN, Migration(version, f"{version:04}_another.sql", text)]
+
+
+def versions(session: Session) -> list[int]:
+    rows = session.execute(Statement("select version from changefeed.migration order by version")).rows
+    return [version for (version,) in rows]
+
+
 def test_it_is_installed_once(empty: Session) -> None:
     assert changefeed.install(empty) == ALL
+    assert changefeed.install(empty) == []
+    assert versions(empty) == [migration.version for migration in KNOWN]
+
+
+@pytest.mark.parametrize(("dialect", "version"), [("postgresql", 5), ("sqlserver", 4)])
+def test_the_first_migration_has_the_version_that_release_0_1_0_knows(dialect: str, version: int) -> None:
+    assert migrations(dialect)[0].version == version
+
+
+def test_a_migration_that_is_missing_is_applied_alone_and_once(empty: Session) -> None:
+    changefeed.install(empty)
+    every = with_another("create table changefeed.another (id int)")
+
+    assert run(empty, empty.dialect.install(every)) == [every[-1].name]
+    assert run(empty, empty.dialect.install(every)) == []
+    assert versions(empty) == [migration.version for migration in every]
+
+
+def test_an_empty_database_gets_every_migration_in_order(empty: Session) -> None:
+    every = with_another("alter table changefeed.low_water add column another int")
+
+    assert run(empty, empty.dialect.install(every)) == [migration.name for migration in every]
+    assert versions(empty) == [migration.version for migration in every]
+
+
+def test_a_migration_that_fails_leaves_the_version_before_it(empty: Session) -> None:
+    every = with_another("create table changefeed.half (id int); select * from nothing")
+
+    with pytest.raises(ChangefeedError, match="nothing"):
+        run(empty, empty.dialect.install(every))
+
+    assert versions(empty) == [migration.version for migration in KNOWN]
+    assert empty.execute(Statement("select to_regclass('changefeed.half') is null")).rows[0][0]
     assert changefeed.install(empty) == []
 
 
@@ -59,6 +105,12 @@ def test_several_processes_install_at_once(postgres_database: str) -> None:
         applied = list(pool.map(changefeed.install, sessions, timeout=WATCHDOG_S))
 
     assert sorted(len(names) for names in applied) == [0] * 5 + [len(ALL)]
+    every = with_another("create table changefeed.another (id int)")
+    with ThreadPoolExecutor(len(sessions)) as pool:
+        upgrades = pool.map(
+            lambda session: run(session, session.dialect.install(every)), sessions, timeout=WATCHDOG_S
+        )
+        assert sorted(upgrades) == [[]] * 5 + [[every[-1].name]]
     for session in sessions:
         session.close()
 
@@ -79,6 +131,16 @@ def test_the_schema_of_a_later_version_is_refused(empty: Session) -> None:
 
     with pytest.raises(SetupError, match=r"has version 99, and this library knows \d+: install"):
         changefeed.install(empty)
+
+
+@pytest.mark.parametrize("version", range(1, KNOWN[0].version))
+def test_the_schema_of_a_version_before_the_first_release_is_refused(empty: Session, version: int) -> None:
+    changefeed.install(empty)
+    empty.execute(Statement("update changefeed.migration set version = ?", (version,)))
+
+    with pytest.raises(SetupError, match=rf"has version {version}, .* before 0.1.0.*upgrade it with app-v0"):
+        changefeed.install(empty)
+    assert versions(empty) == [version]
 
 
 def test_an_installer_that_has_failed_leaves_nothing_behind(empty: Session) -> None:
@@ -226,10 +288,6 @@ def test_the_feed_of_a_table_that_was_dropped_can_be_dropped(postgresql: Postgre
     assert postgresql.rows("select rolname from pg_roles where rolname like '%gone.event'") == []
 
 
-# A feed of an earlier version continues after `install`: its events, its cursors and its readers' rights
-
-
-_FIRST_VERSIONS = 3
 _SERVICE = """
 create schema app;
 create table app.event (id text primary key, data jsonb not null default '{}');
@@ -246,15 +304,15 @@ drop table gone cascade;
 
 
 @pytest.fixture
-def earlier(postgres_database: str) -> str:
-    """The URL of a database with a feed of the first version, two of whose events have positions."""
+def service(postgres_database: str) -> str:
+    """The URL of a database with a feed, two of whose events have positions."""
     session = changefeed.connect(postgres_database)
-    run(session, session.dialect.install(migrations("postgresql")[:_FIRST_VERSIONS]))
+    changefeed.install(session)
     with psycopg.connect(postgres_database, autocommit=True) as connection:
         connection.execute(_SERVICE.encode())
         connection.execute(
-            'insert into changefeed."claim:app.event" (consumer, shard_id, last_ulid) '
-            "select 'relay', 0, min(ulid::text)::uuid "
+            'insert into changefeed."claim:app.event" (consumer, shard_id, last_ulid, role_name) '
+            "select 'relay', 0, min(ulid::text)::uuid, 'relay' "
             "from changefeed.\"read_feed:app.event\"(0, '00000000-0000-0000-0000-000000000000')"
         )
         connection.execute("insert into changefeed.\"outbox:app.event\" (shard_id, id) values (0, 'c')")
@@ -266,11 +324,9 @@ def ids(page: changefeed.Page) -> list[str]:
     return [entry.row["id"] for entry in page.entries if entry.row is not None]
 
 
-def test_a_reader_goes_on_with_the_rights_it_had(earlier: str) -> None:
-    with_owner = changefeed.connect(earlier)
-    applied = changefeed.install(with_owner)
-    assert applied == [migration.name for migration in migrations("postgresql")[_FIRST_VERSIONS:]]
-    reader: Session = changefeed.connect(earlier, user="relay")
+def test_a_reader_goes_on_from_a_claim_with_the_rights_of_its_role(service: str) -> None:
+    with_owner = changefeed.connect(service)
+    reader: Session = changefeed.connect(service, user="relay")
     feed, consumer = Feed(reader, TABLE), Consumer(reader, TABLE, "relay")
     (claim,) = consumer.claims([0])
 
@@ -288,14 +344,14 @@ def test_a_reader_goes_on_with_the_rights_it_had(earlier: str) -> None:
     with pytest.raises(CursorPrunedError):
         feed.read(0, claim.cursor)
     assert ids(feed.read(0, START)) == ["c"]
-    # What the library called before stays there for workers that have not been replaced yet.
-    old = reader.execute(
+    # Without a limit in bytes, in SQL of one's own.
+    by_hand = reader.execute(
         Statement(
             'select ulid, missing, (event).* from changefeed."read_events:app.event"(?, ?::uuid, ?)',
             (0, START.hex(), 10),
         )
     )
-    assert [row[2] for row in old.rows] == ["c"]
+    assert [row[2] for row in by_hand.rows] == ["c"]
     reader.close()
     changefeed.drop_feed(with_owner, TABLE)
     changefeed.drop_feed(with_owner, "public.gone")

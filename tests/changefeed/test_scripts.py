@@ -8,12 +8,12 @@ import psycopg
 import pytest
 from sqlfluff.core import Linter
 
-from outbox_relay.changefeed import statements
+from outbox_relay.changefeed import SetupError, statements
 from outbox_relay.changefeed.install import migrations
 from outbox_relay.changefeed.postgresql.dialect import PostgresDialect
 from outbox_relay.changefeed.script import in_full, missing_migrations
 from outbox_relay.changefeed.sqlserver.dialect import SqlServerDialect, batches
-from outbox_relay.changefeed.statements import Dialect, Result, Session, Statement
+from outbox_relay.changefeed.statements import Dialect, Migration, Result, Session, Statement
 from tests.changefeed.test_commands import answer, run
 
 TABLE = "shop.o'Event"
@@ -64,7 +64,8 @@ def test_parameters_become_literals(dialect: Dialect, expected: str) -> None:
 
 
 def test_a_script_in_t_sql_is_one_transaction_in_batches() -> None:
-    dialect, every = SqlServerDialect(), migrations("sqlserver")
+    dialect, known = SqlServerDialect(), migrations("sqlserver")
+    every = [*known, Migration(known[-1].version + 1, "another.sql", "select 1\ngo\nselect 2\n")]
     first = next(dialect.setup_feed(TABLE, False, True, "30d"))
 
     script = dialect.script(every, [in_full(dialect, first)])
@@ -82,13 +83,38 @@ def test_a_script_in_t_sql_is_one_transaction_in_batches() -> None:
     assert batches(dialect.script([], ["select 1"])) == ["select 1"]
 
 
-@pytest.mark.parametrize("dialect", [PostgresDialect(), SqlServerDialect()])
-@pytest.mark.parametrize(("is_there", "version"), [(0, 0), (1, 2)])
-def test_the_missing_migrations_are_those_after_the_version(dialect: Dialect, is_there: int, version: int) -> None:
+def found_and_missing(dialect: Dialect, version: int) -> tuple[int, list[int]]:
+    """Return the version that is found in a schema of this version, and those that it lacks of 3 to 5."""
+
     class Answering:
         def execute(self, statement: Statement) -> Result:
-            return Result((), [(version if "max(version)" in statement.sql else is_there,)], 0)
+            return Result((), [(version if "max(version)" in statement.sql else bool(version),)], 0)
 
     found, missing = statements.run(cast(Session, Answering()), missing_migrations(dialect))
+    return found, [migration.version for migration in missing]
 
-    assert (found, missing[0].version) == (version, version + 1)
+
+@pytest.fixture
+def versions_3_to_5(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = [Migration(version, f"{version:04}.sql", "select 1") for version in (3, 4, 5)]
+    monkeypatch.setattr("outbox_relay.changefeed.script.migrations", lambda _: known)
+
+
+@pytest.mark.usefixtures("versions_3_to_5")
+@pytest.mark.parametrize("dialect", [PostgresDialect(), SqlServerDialect()])
+@pytest.mark.parametrize(("version", "missing"), [(0, [3, 4, 5]), (3, [4, 5]), (4, [5]), (5, [])])
+def test_the_missing_migrations_are_those_after_the_version(
+    dialect: Dialect, version: int, missing: list[int]
+) -> None:
+    assert found_and_missing(dialect, version) == (version, missing)
+
+
+@pytest.mark.usefixtures("versions_3_to_5")
+@pytest.mark.parametrize("dialect", [PostgresDialect(), SqlServerDialect()])
+@pytest.mark.parametrize(
+    ("version", "remedy"),
+    [(1, "upgrade it with app-v0"), (2, "upgrade it with app-v0"), (6, "knows 5: install .* a later one")],
+)
+def test_there_is_no_script_for_a_schema_of_another_library(dialect: Dialect, version: int, remedy: str) -> None:
+    with pytest.raises(SetupError, match=f"has version {version}, .*{remedy}"):
+        found_and_missing(dialect, version)

@@ -8,7 +8,7 @@ import pytest
 from outbox_relay import changefeed
 from outbox_relay.changefeed import START, BackfillPlan, Feed
 from outbox_relay.changefeed.install import migrations
-from outbox_relay.changefeed.statements import Statement, run
+from outbox_relay.changefeed.statements import Migration, Statement, run
 from tests.changefeed.fed import TABLE, Shop, shop
 from tests.changefeed.numbered import FEED
 
@@ -119,15 +119,12 @@ def test_an_installation_calls_none_of_them(attacked: Shop) -> None:
 
 def test_an_upgrade_calls_none_of_them(attacked: Shop) -> None:
     changefeed.drop_feed(attacked.session, TABLE)
-    attacked.owner.execute("drop schema changefeed cascade")
-    run(attacked.session, attacked.session.dialect.install(migrations("postgresql")[:3]))
-    attacked.owner.execute(
-        f"set search_path = pg_catalog; select changefeed.setup_feed('{TABLE}', outbox => true)"
-    )
-    attacked.owner.execute("truncate public.shadowed")
+    known = migrations("postgresql")
+    text = f"select changefeed.setup_feed(format('%s', '{TABLE}'::text), outbox => true)"
+    another = Migration(known[-1].version + 1, "another.sql", text)
 
     with PublicFirst(attacked) as session:
-        assert changefeed.install(session)
+        assert run(session, session.dialect.install([*known, another])) == ["another.sql"]
         assert [feed.table for feed in changefeed.status(session).feeds] == [TABLE]
 
     assert shadows(attacked) == []

@@ -129,7 +129,7 @@ def test_what_is_copied_exists_and_is_all_that_is_sent_to_the_builder() -> None:
     assert all(any(f"{path}/".startswith(f"{source}/") for source in sources) for path in sent if path != FILE)
     assert fnmatch(FILE, sources[6])
     assert not ignored(FILE, PATTERNS)
-    assert {"relay/__main__.py", "outbox_relay/changefeed/postgresql/migrations/0001_feeds.sql"} <= set(sent)
+    assert {"relay/__main__.py", "outbox_relay/changefeed/postgresql/migrations/0005_baseline.sql"} <= set(sent)
     assert not [path for path in sent if path.endswith(("README.md", "pyproject.toml"))]
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from local.database.server import POSTGRES
 from outbox_relay.changefeed.install import migrations
+from outbox_relay.changefeed.statements import Migration
 from tests.support.operators import Run, relay_command
 from tests.support.postgresql import PostgresServer
 from tests.support.watchdog import WATCHDOG_S
@@ -116,26 +117,28 @@ async def test_what_is_there_already_is_no_part_of_the_script(
 
     # The table of the quarantine is created only if it is missing.
     assert script.count("create table if not exists") == 1
-    assert (script.count("set_keep("), "setup_feed(" in script, "0001_feeds" in script) == (1, False, False)
+    assert (script.count("set_keep("), "setup_feed(" in script, "_baseline.sql" in script) == (1, False, False)
     assert again.out == "Everything is there already.\n"
 
 
 async def test_an_older_schema_is_brought_up_to_date_by_the_script(
     postgres_server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    every = migrations("postgresql")
+    known = migrations("postgresql")
+    another = Migration(known[-1].version + 1, "another.sql", "create table changefeed.another (id int)")
     with database(postgres_server, *OWN_TABLE) as (url, connection):
-        monkeypatch.setattr(sys.modules[migrations.__module__], "migrations", lambda _: every[:4])
         await install(url)
-        monkeypatch.undo()
+        for module in ("install", "script"):
+            patched = sys.modules[f"outbox_relay.changefeed.{module}"]
+            monkeypatch.setattr(patched, "migrations", lambda _: [*known, another])
         script = (await install(url, "--sql")).out
         psql(url, script, tmp_path)
         version = connection.execute("select max(version) from changefeed.migration").fetchone()
         again = await install(url)
 
-    assert (every[4].name in script, every[3].name in script) == (True, False)
+    assert (another.name in script, known[-1].name in script) == (True, False)
     assert f"-- Then run `install --sql` again: it looks at the feed of {TABLE}." in script
-    assert (version, again.out) == ((len(every),), "Everything is there already.\n")
+    assert (version, again.out) == ((another.version,), "Everything is there already.\n")
 
 
 async def test_streams_of_one_table_share_a_script(postgres_server: PostgresServer, tmp_path: Path) -> None:

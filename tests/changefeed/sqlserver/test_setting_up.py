@@ -44,14 +44,23 @@ def test_installing_again_changes_nothing(database: TsqlDatabase) -> None:
 
 def test_a_schema_of_a_later_version_is_refused(database: TsqlDatabase) -> None:
     with pytest.raises(SetupError, match="or a later one"):
-        run(database.owner, database.owner.dialect.install(migrations("sqlserver")[:1]))
+        run(database.owner, database.owner.dialect.install([Migration(1, "0001.sql", "select 1")]))
+
+
+def test_a_schema_of_a_version_before_the_first_migration_is_refused(database: TsqlDatabase) -> None:
+    version = migrations("sqlserver")[-1].version
+    with pytest.raises(SetupError, match=f"has version {version}, .* before 0.1.0"):
+        run(database.owner, database.owner.dialect.install([Migration(version + 1, "later.sql", "select 1")]))
 
 
 def test_a_migration_that_fails_leaves_nothing(database: TsqlDatabase) -> None:
     known = migrations("sqlserver")
     half = "create table changefeed.half (n int)\ngo\nselect * from nothing"
     with pytest.raises(ChangefeedError, match="nothing"):
-        run(database.owner, database.owner.dialect.install([*known, Migration(len(known) + 1, "failing", half)]))
+        run(
+            database.owner,
+            database.owner.dialect.install([*known, Migration(known[-1].version + 1, "failing", half)]),
+        )
 
     left = database.owner.execute(Statement("select @@trancount, object_id('changefeed.half')")).rows[0]
     assert tuple(left) == (0, None)
@@ -91,7 +100,6 @@ def test_a_feed_that_was_dropped_leaves_its_events_and_can_be_set_up_again(
 
 
 def test_a_feed_that_lacks_a_procedure_can_be_dropped(events: Events, database: TsqlDatabase) -> None:
-    """Drop a feed whose event table was gone before an upgrade."""
     events.run(f"drop procedure changefeed.[retain:{events.table}]")
 
     drop_feed(database.owner, events.table)

@@ -25,7 +25,7 @@ from relay.config.settings import SqlFeed
 TABLE = "outbox.domain_event"
 FEED = SqlFeed("postgresql://h/d", Identity(managed=False, client_id=None), TABLE, 2, 0.5)
 NOW = datetime(2026, 2, 9, 9, 37, 37, tzinfo=UTC)
-NEWEST = len(migrations("postgresql"))
+NEWEST = migrations("postgresql")[-1].version
 TABLES = Tables(SqlServerDialect(), TABLE)
 
 T = TypeVar("T")
@@ -63,7 +63,7 @@ class Database:
         self.closed = False
         self._looks = 0
         if catalog is SQLSERVER:
-            self.version = len(migrations("sqlserver"))
+            self.version = migrations("sqlserver")[-1].version
             self.server[:3] = None, 1, None
             self.columns = {"id": "uniqueidentifier", "partition_key": "nvarchar", "data": "nvarchar"}
             self.maintenance = [None, None, 0, None, 0]

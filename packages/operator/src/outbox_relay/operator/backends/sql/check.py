@@ -137,7 +137,7 @@ class DatabaseCheck:
                 "Run check with a login that may select from changefeed.migration. The app itself need not.",
             )
         ((version,),) = await self._rows(Statement("select coalesce(max(version), 0) from changefeed.migration"))
-        newest = len(migrations(self._session.dialect.name))
+        newest = migrations(self._session.dialect.name)[-1].version
         if version < newest:
             return Finding.error(
                 f"the schema changefeed has version {version}, and this relay works with version {newest}",

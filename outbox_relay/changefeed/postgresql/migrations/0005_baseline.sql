@@ -1,13 +1,26 @@
--- Bounds what reading, waiting, sweeping and pruning cost, whatever the size of the history and of the backlog; sets
--- the search path of all functions that run for others; adds retention, low-water marks and owners of consumers.
+-- The schema changefeed, for PostgreSQL 13 and later: feeds in outbox mode, and of numbered changes (generation 1).
 --
--- Further SQLSTATEs:
+-- Every condition that is raised has a SQLSTATE of its own:
+--   CF001  an argument is out of its bounds, or the table cannot have a feed
+--   CF002  the cursor is ahead of the feed: another shard's or feed's, or the database was restored
+--   CF003  the transaction's isolation level is not READ COMMITTED
+--   CF004  the sequence of the outbox table, or changefeed.change_id, has a cache
 --   CF005  the cursor is behind the low-water mark: what follows it was deleted by retention
 --   CF006  the consumer belongs to another role
+-- and 55P03 (lock_not_available) says that another session holds the shard: try again.
+--
+-- Functions that are called with a search path of the caller's set their own, or qualify all names.
 
--- How long positions are kept: '30d', '12h' or 'forever'. NULL: nobody has decided, and everything is kept.
-alter table changefeed.outbox_feed add column keep text
-    check (keep = 'forever' or keep ~ '^[1-9][0-9]{0,4}[dh]$');
+-- Tables
+-- ------
+
+-- `keep` is how long positions are kept: '30d', '12h' or 'forever'. NULL: nobody has decided, and everything is kept.
+create table changefeed.outbox_feed (
+    table_name text primary key,
+    channel text unique,
+    set_up_at timestamptz not null default now(),
+    keep text check (keep = 'forever' or keep ~ '^[1-9][0-9]{0,4}[dh]$')
+);
 
 -- The last position that was deleted in a shard. A cursor before it would skip events.
 create table changefeed.low_water (
@@ -17,7 +30,49 @@ create table changefeed.low_water (
     primary key (table_name, shard_id)
 );
 
--- The columns of a table's primary key. `equals` is the operator of its index, whose schema may not be in a search path.
+-- Positions and names
+-- -------------------
+
+-- A ULID of 48 bits of time, 40 random bits and a counter of 40 bits. The type uuid compares byte by byte.
+create function changefeed.ulid(ms bigint, random bigint, counter bigint) returns uuid
+language sql immutable strict parallel safe as $body$
+    select (lpad(to_hex(ms), 12, '0') || lpad(to_hex(random), 10, '0') || lpad(to_hex(counter), 10, '0'))::uuid;
+$body$;
+
+-- `bits` random bits (40 at most). Digits 13 and 17 of a random UUID are its version and variant.
+create function changefeed.random_bits(bits int) returns bigint
+language sql volatile parallel safe as $body$
+    select ('x' || substr(replace(gen_random_uuid()::text, '-', ''), 21, 10))::bit(40)::bigint
+           & ((1::bigint << bits) - 1);
+$body$;
+
+-- The pieces of a ULID.
+create function changefeed.ulid_part(ulid uuid, first_digit int, digits int) returns bigint
+language sql immutable strict parallel safe as $body$
+    select ('x' || lpad(substr(replace(ulid::text, '-', ''), first_digit, digits), 16, '0'))::bit(64)::bigint;
+$body$;
+
+-- The shard of a key: the first 8 bytes of the SHA-256 of its UTF-8, an unsigned big-endian number, modulo shards.
+-- Writers call it for each event: with all names qualified, it needs no setting, which would cost as much as the rest.
+create function changefeed.shard_of(key text, shards int) returns int
+language sql immutable strict parallel safe as $body$
+    select pg_catalog.mod(
+        pg_catalog.mod(('x' operator(pg_catalog.||) pg_catalog.substr(digest, 1, 8))::bit(32)::bigint, shards::bigint)
+            operator(pg_catalog.*) pg_catalog.mod(4294967296::bigint, shards::bigint)
+            operator(pg_catalog.+)
+            pg_catalog.mod(('x' operator(pg_catalog.||) pg_catalog.substr(digest, 9, 8))::bit(32)::bigint, shards::bigint),
+        shards::bigint)::int
+    from (select pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(key, 'UTF8')), 'hex') as digest) as hashed;
+$body$;
+
+-- The quoted name of the event table, from schema.Table.
+create function changefeed.event_table(table_name text) returns text
+language sql immutable set search_path = pg_catalog, pg_temp as $body$
+    select format('%I.%I', split_part(table_name, '.', 1), substr(table_name, length(split_part(table_name, '.', 1)) + 2));
+$body$;
+
+-- The columns of a table's primary key. `equals` is the operator of its index, whose schema may not be in a search
+-- path.
 create function changefeed.key_column(events regclass)
 returns table (place bigint, name name, quoted text, written_type text, definition text, equals text)
 language sql stable set search_path = pg_catalog, pg_temp as $body$
@@ -38,14 +93,44 @@ language sql stable set search_path = pg_catalog, pg_temp as $body$
     where i.indrelid = events and i.indisprimary;
 $body$;
 
--- The quoted name of the event table, from schema.Table.
-create function changefeed.event_table(table_name text) returns text
-language sql immutable set search_path = pg_catalog, pg_temp as $body$
-    select format('%I.%I', split_part(table_name, '.', 1), substr(table_name, length(split_part(table_name, '.', 1)) + 2));
+-- Reading
+-- -------
+
+-- What every read requires. Under REPEATABLE READ and SERIALIZABLE the snapshot is older than the shard's lock.
+create function changefeed.check_read(shard_id int, last_read uuid, pagesize int) returns void
+language plpgsql stable set search_path = pg_catalog, pg_temp as $body$
+begin
+    if shard_id is null or last_read is null or pagesize is null or pagesize not between 1 and 1000 then
+        raise exception using errcode = 'CF001',
+            message = format('shard_id is %s, cursor is %s and pagesize is %s: none may be NULL',
+                             coalesce(shard_id::text, 'NULL'), coalesce(last_read::text, 'NULL'),
+                             coalesce(pagesize::text, 'NULL')),
+            hint = 'Start with the cursor 00000000-0000-0000-0000-000000000000, and set a pagesize from 1 to 1000.';
+    end if;
+    if current_setting('transaction_isolation') <> 'read committed' then
+        raise exception using errcode = 'CF003',
+            message = format('the isolation level is %s', current_setting('transaction_isolation')),
+            hint = 'Read in a transaction of its own with the isolation level READ COMMITTED.';
+    end if;
+end
 $body$;
 
--- Raises where retention has deleted positions behind the cursor. To be called after the page was read: a later snapshot
--- has every deletion that the page's snapshot had. The cursor START means what is left.
+-- A cursor is at most the last ULID given: one that is ahead would skip what comes until the feed has caught up.
+create function changefeed.check_cursor(last_read uuid, last_given uuid) returns void
+language plpgsql immutable set search_path = pg_catalog, pg_temp as $body$
+begin
+    if last_read > coalesce(last_given, '00000000-0000-0000-0000-000000000000') then
+        raise exception using errcode = 'CF002',
+            message = format('the cursor %s is ahead of the last position given in this shard, %s',
+                             last_read, coalesce(last_given::text, 'none')),
+            hint = 'It is of another shard or feed, or the database was restored: read again from the position of '
+                   'the restored consumer, or from the beginning.';
+    end if;
+end
+$body$;
+
+-- Raises where retention has deleted positions behind the cursor. To be called after the page was read: a later
+-- snapshot has every deletion that the page's snapshot had. The cursor START means what is left.
 create function changefeed.check_low_water(table_name text, shard_id int, last_read uuid) returns void
 language plpgsql stable set search_path = pg_catalog, pg_temp as $body$
 declare
@@ -65,9 +150,18 @@ begin
 end
 $body$;
 
--- Creates the functions of a feed, for setup_feed and for migrations that change them. Each of their statements has one
--- good plan, by index. Statistics from when a table was small must not choose another: hence the settings. Then a generic
--- plan is as good as any, and spares planning at each call. JIT would compile what runs for less than a millisecond.
+-- Wakes readers: one notification for each shard that a statement has written to, delivered when it commits.
+create function changefeed.notify_readers() returns trigger
+language plpgsql set search_path = pg_catalog, pg_temp as $body$
+begin
+    perform pg_notify(tg_argv[0], added.shard_id::text) from (select distinct shard_id from inserted) as added;
+    return null;
+end
+$body$;
+
+-- Creates the functions of a feed, or replaces them. Each of their statements has one good plan, by index. Statistics
+-- from when a table was small must not choose another: hence the settings. Then a generic plan is as good as any, and
+-- spares planning at each call. JIT would compile what runs for less than a millisecond.
 create function changefeed.create_functions(table_name text) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $body$
 declare
@@ -291,6 +385,37 @@ begin
 end
 $body$;
 
+-- Consumers and retention
+-- -----------------------
+
+-- A consumer belongs to the role that made its first claim: nobody else changes its claims. The table's owner may.
+create function changefeed.check_claim() returns trigger
+language plpgsql set search_path = pg_catalog, pg_temp as $body$
+declare
+    administers boolean := pg_has_role((select c.relowner from pg_class c where c.oid = tg_relid), 'usage');
+    other text;
+begin
+    if not administers then
+        execute format('select c.role_name from %I.%I c where c.consumer = any ($1) and not '
+                       'coalesce(pg_has_role(to_regrole(quote_ident(c.role_name))::oid, ''member''), true) limit 1',
+                       tg_table_schema, tg_table_name)
+        into other using case when tg_op = 'UPDATE' then array[old.consumer, new.consumer] else array[new.consumer] end;
+        if other is not null then
+            raise exception using errcode = 'CF006',
+                message = format('the consumer %s belongs to the role %s, and not to %s', new.consumer, other,
+                                 current_user),
+                hint = 'Connect as that role or a member of it, or choose another name for the consumer.';
+        end if;
+        new.role_name := null;
+    end if;
+    if tg_op = 'UPDATE' then
+        new.role_name := coalesce(new.role_name, old.role_name);
+    end if;
+    new.role_name := coalesce(new.role_name, current_user);
+    return new;
+end
+$body$;
+
 -- Deletes up to `rows` positions of a shard that are before `before`, and that every consumer has read.
 --   deleted  how many; fewer than `rows` where there are no more to delete
 --   held_by  the consumer that has not read all of the older ones
@@ -345,35 +470,44 @@ begin
 end
 $body$;
 
--- A consumer belongs to the role that made its first claim: nobody else changes its claims. The table's owner may.
-create function changefeed.check_claim() returns trigger
+-- Sets how long positions are kept: '30d', '12h' or 'forever'.
+create function changefeed.set_keep(table_name text, keep text) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $body$
-declare
-    administers boolean := pg_has_role((select c.relowner from pg_class c where c.oid = tg_relid), 'usage');
-    other text;
 begin
-    if not administers then
-        execute format('select c.role_name from %I.%I c where c.consumer = any ($1) and not '
-                       'coalesce(pg_has_role(to_regrole(quote_ident(c.role_name))::oid, ''member''), true) limit 1',
-                       tg_table_schema, tg_table_name)
-        into other using case when tg_op = 'UPDATE' then array[old.consumer, new.consumer] else array[new.consumer] end;
-        if other is not null then
-            raise exception using errcode = 'CF006',
-                message = format('the consumer %s belongs to the role %s, and not to %s', new.consumer, other,
-                                 current_user),
-                hint = 'Connect as that role or a member of it, or choose another name for the consumer.';
-        end if;
-        new.role_name := null;
+    if keep <> 'forever' and keep !~ '^[1-9][0-9]{0,4}[dh]$' then
+        raise exception using errcode = 'CF001', message = format('keep is %s', keep),
+            hint = 'Set it to a number of days or hours, such as 30d or 12h, or to forever.';
     end if;
-    if tg_op = 'UPDATE' then
-        new.role_name := coalesce(new.role_name, old.role_name);
+    update changefeed.outbox_feed f set keep = set_keep.keep where f.table_name = set_keep.table_name;
+    if not found then
+        raise exception using errcode = 'CF001', message = format('%s has no feed', table_name),
+            hint = 'Set it up: python -m changefeed setup-feed schema.Table.';
     end if;
-    new.role_name := coalesce(new.role_name, current_user);
-    return new;
 end
 $body$;
 
-drop function changefeed.setup_feed(text, boolean, boolean, boolean);
+-- Setting up and dropping
+-- -----------------------
+
+-- Sets whether commits wake readers that wait. A reader notices when it is started again.
+create function changefeed.set_notify(table_name text, notify boolean) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $body$
+declare
+    outbox_table text := format('changefeed.%I', 'outbox:' || table_name);
+    channel_name text := case when notify then 'changefeed:' || left(md5(table_name), 16) end;
+begin
+    update changefeed.outbox_feed f set channel = channel_name where f.table_name = set_notify.table_name;
+    if not found then
+        raise exception using errcode = 'CF001', message = format('%s has no feed', table_name),
+            hint = 'Set it up: python -m changefeed setup-feed schema.Table.';
+    end if;
+    execute format('drop trigger if exists notify_readers on %s', outbox_table);
+    if notify then
+        execute format('create trigger notify_readers after insert on %s referencing new table as inserted '
+                       'for each statement execute function changefeed.notify_readers(%L)', outbox_table, channel_name);
+    end if;
+end
+$body$;
 
 -- Sets up the feed of a table that has a primary key.
 --   table_name  schema.Table, both as they are spelt in the catalog
@@ -478,44 +612,8 @@ begin
 end
 $body$;
 
--- Sets whether commits wake readers that wait. A reader notices when it is started again.
-create function changefeed.set_notify(table_name text, notify boolean) returns void
-language plpgsql set search_path = pg_catalog, pg_temp as $body$
-declare
-    outbox_table text := format('changefeed.%I', 'outbox:' || table_name);
-    channel_name text := case when notify then 'changefeed:' || left(md5(table_name), 16) end;
-begin
-    update changefeed.outbox_feed f set channel = channel_name where f.table_name = set_notify.table_name;
-    if not found then
-        raise exception using errcode = 'CF001', message = format('%s has no feed', table_name),
-            hint = 'Set it up: python -m changefeed setup-feed schema.Table.';
-    end if;
-    execute format('drop trigger if exists notify_readers on %s', outbox_table);
-    if notify then
-        execute format('create trigger notify_readers after insert on %s referencing new table as inserted '
-                       'for each statement execute function changefeed.notify_readers(%L)', outbox_table, channel_name);
-    end if;
-end
-$body$;
-
--- Sets how long positions are kept: '30d', '12h' or 'forever'.
-create function changefeed.set_keep(table_name text, keep text) returns void
-language plpgsql set search_path = pg_catalog, pg_temp as $body$
-begin
-    if keep <> 'forever' and keep !~ '^[1-9][0-9]{0,4}[dh]$' then
-        raise exception using errcode = 'CF001', message = format('keep is %s', keep),
-            hint = 'Set it to a number of days or hours, such as 30d or 12h, or to forever.';
-    end if;
-    update changefeed.outbox_feed f set keep = set_keep.keep where f.table_name = set_keep.table_name;
-    if not found then
-        raise exception using errcode = 'CF001', message = format('%s has no feed', table_name),
-            hint = 'Set it up: python -m changefeed setup-feed schema.Table.';
-    end if;
-end
-$body$;
-
 -- Removes a feed: what is in its outbox and what was numbered. The event table stays.
-create or replace function changefeed.drop_feed(table_name text) returns void
+create function changefeed.drop_feed(table_name text) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $body$
 declare
     schema_name text := format('%I', split_part(table_name, '.', 1));
@@ -557,33 +655,21 @@ begin
 end
 $body$;
 
--- Feeds that were set up by an earlier version.
-do $body$
-declare
-    feed record;
-    readers oid;
-begin
-    for feed in select f.table_name from changefeed.outbox_feed f loop
-        execute format('alter table changefeed.%I add column role_name text', 'claim:' || feed.table_name);
-        execute format('create trigger check_claim before insert or update on changefeed.%I for each row '
-                       'execute function changefeed.check_claim()', 'claim:' || feed.table_name);
-        -- Where the event table is gone, the feed can only be dropped.
-        if to_regclass(changefeed.event_table(feed.table_name)) is not null then
-            readers := to_regrole(quote_ident('changefeed.readers:' || feed.table_name));
-            perform changefeed.create_functions(feed.table_name);
-            if readers is not null and has_function_privilege(
-                readers, format('changefeed.%I(int, uuid, int)', 'read_feed:' || feed.table_name), 'execute') then
-                perform changefeed.grant_functions(feed.table_name);
-            end if;
-        end if;
-    end loop;
-end
-$body$;
+-- Backfill of rows that were in an event table before it had a feed
+-- -----------------------------------------------------------------
 
--- Backfill compares keys with the operators of their index. It reads each table once: a join of another kind than by hash
--- or merge would read the feed once for each event.
-create or replace function changefeed.begin_backfill(table_name text, shard_id int, shard_column text, shards int,
-                                                     order_by text[], time_column text, anyway boolean) returns bigint
+-- Begins a backfill: lists the rows of the event table that are not on the feed, in order, in a table of its own,
+-- "changefeed"."backfill:schema.Table". Returns how many; NULL if a backfill has been begun and is not finished.
+--   shard_id     the shard of all rows, or NULL
+--   shard_column the column whose text gives each row its shard by changefeed.shard_of, or NULL
+--   shards       how many shards there are, with shard_column
+--   order_by     columns of the event table; the primary key decides between equal rows
+--   time_column  the column with the times for the ULIDs, or NULL for the present time
+--   anyway       whether to go on where a shard has been read or written to: what is backfilled comes after that
+-- It compares keys with the operators of their index, and reads each table once: a join of another kind than by hash or
+-- merge would read the feed once for each event.
+create function changefeed.begin_backfill(table_name text, shard_id int, shard_column text, shards int,
+                                          order_by text[], time_column text, anyway boolean) returns bigint
 language plpgsql set search_path = pg_catalog, pg_temp set enable_nestloop = off set jit = off as $body$
 declare
     outbox_table text := format('changefeed.%I', 'outbox:' || table_name);
@@ -676,7 +762,9 @@ begin
 end
 $body$;
 
-create or replace function changefeed.continue_backfill(table_name text, rows int) returns bigint
+-- Puts the next `rows` rows on the feed: moves them to the outbox. Returns how many, and removes the table of the
+-- backfill when there are none left; NULL if no backfill has been begun.
+create function changefeed.continue_backfill(table_name text, rows int) returns bigint
 language plpgsql set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off
     set enable_hashjoin = off set enable_mergejoin = off set jit = off as $body$
 declare
@@ -706,31 +794,97 @@ begin
 end
 $body$;
 
--- Callers may run these with a search path of their own. Writers call shard_of for each event: with all names qualified,
--- it needs no setting, which would cost as much as the rest of it.
-create or replace function changefeed.shard_of(key text, shards int) returns int
-language sql immutable strict parallel safe as $body$
-    select pg_catalog.mod(
-        pg_catalog.mod(('x' operator(pg_catalog.||) pg_catalog.substr(digest, 1, 8))::bit(32)::bigint, shards::bigint)
-            operator(pg_catalog.*) pg_catalog.mod(4294967296::bigint, shards::bigint)
-            operator(pg_catalog.+)
-            pg_catalog.mod(('x' operator(pg_catalog.||) pg_catalog.substr(digest, 9, 8))::bit(32)::bigint, shards::bigint),
-        shards::bigint)::int
-    from (select pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(key, 'UTF8')), 'hex') as digest) as hashed;
-$body$;
-alter function changefeed.check_read(int, uuid, int) set search_path = pg_catalog, pg_temp;
-alter function changefeed.check_cursor(uuid, uuid) set search_path = pg_catalog, pg_temp;
-alter function changefeed.notify_readers() set search_path = pg_catalog, pg_temp;
-alter function changefeed.become_sweeper(int, int) set search_path = pg_catalog, pg_temp;
-alter function changefeed.resign_sweeper(int) set search_path = pg_catalog, pg_temp;
+-- Rights
+-- ------
 
--- Generation 1. With the number in the order, no index but this one can serve: by the primary key, a sweep could pass the
--- whole history.
-drop index changefeed.change_waiting;
+-- Only the schema's owner may set up, change, prune, backfill and drop feeds.
+revoke all on function changefeed.setup_feed(text, boolean, boolean, boolean, text), changefeed.drop_feed(text),
+    changefeed.set_keep(text, text), changefeed.set_notify(text, boolean), changefeed.create_functions(text),
+    changefeed.grant_functions(text), changefeed.key_column(regclass), changefeed.prune_shard(text, int, uuid, int),
+    changefeed.begin_backfill(text, int, text, int, text[], text, boolean), changefeed.continue_backfill(text, int)
+    from public;
+
+-- Generation 1: feeds of numbered changes
+-- ---------------------------------------
+
+-- Writers put a change on a feed in their own transaction, and a sweeper gives it a number once it is committed.
+
+create table changefeed.feed (
+    feed_id int primary key,
+    name text not null unique,
+    comment text
+);
+
+-- A group of shards has a sweeper of its own. With longpoll = 0 nothing is notified for a shard: its sweeper and
+-- its readers look again after a pause. The first number given is last_change_sequence_number + 1.
+create table changefeed.shard (
+    feed_id int not null references changefeed.feed,
+    shard int not null,
+    sweep_group int not null default 0,
+    longpoll smallint not null default 1 check (longpoll in (0, 1)),
+    last_change_sequence_number bigint not null default 2000000000000000,
+    primary key (feed_id, shard)
+);
+
+create sequence changefeed.change_id as bigint no cycle cache 1;
+
+create table changefeed.change (
+    feed_id int not null,
+    shard int not null,
+    change_id bigint not null,
+    change_sequence_number bigint,
+    inserted_at timestamptz not null default clock_timestamp(),
+    primary key (feed_id, shard, change_id),
+    foreign key (feed_id, shard) references changefeed.shard
+);
+create unique index change_numbered on changefeed.change (feed_id, shard, change_sequence_number)
+    include (change_id) where change_sequence_number is not null;
+-- With the number in the order, no index but this one can serve: by the primary key, a sweep could pass all history.
 create index change_waiting on changefeed.change (feed_id, shard, change_sequence_number, change_id)
     where change_sequence_number is null;
+-- Each row is updated once: without this, sweeps pass the dead entries of the last hours in change_waiting.
+alter table changefeed.change set (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 
-create or replace function changefeed.sweep(sweep_group int, out change_count bigint, out max_lag_milliseconds bigint)
+-- Where the sweepers of a group are notified; NULL if one of its shards has longpoll = 0.
+create function changefeed.sweep_channel(sweep_group int) returns text
+language sql stable security definer set search_path = pg_catalog, pg_temp as $body$
+    select case when not exists (select from changefeed.shard s where s.sweep_group = $1 and s.longpoll = 0)
+                then 'changefeed:sweep:' || $1 end;
+$body$;
+
+-- Where the readers of a shard are notified; NULL if it has longpoll = 0.
+create function changefeed.change_channel(feed_id int, shard int) returns text
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $body$
+declare
+    channel text;
+begin
+    select case when s.longpoll = 1 then 'changefeed:change:' || s.feed_id || ':' || s.shard end into channel
+    from changefeed.shard s where s.feed_id = $1 and s.shard = $2;
+    if not found then
+        raise exception using errcode = 'CF001', message = format('the feed %s has no shard %s', $1, $2),
+            hint = 'Insert it into changefeed.shard, or correct feed_id and shard.';
+    end if;
+    return channel;
+end
+$body$;
+
+-- Wakes sweepers: one notification for each group that a statement has written to, delivered when it commits.
+create function changefeed.notify_sweepers() returns trigger
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
+begin
+    perform pg_notify('changefeed:sweep:' || written.sweep_group, '')
+    from (select distinct s.sweep_group from inserted i
+          join changefeed.shard s on s.feed_id = i.feed_id and s.shard = i.shard where s.longpoll = 1) as written;
+    return null;
+end
+$body$;
+
+create trigger notify_sweepers after insert on changefeed.change referencing new table as inserted
+    for each statement execute function changefeed.notify_sweepers();
+
+-- One pass: numbers the changes of a group that are committed, at most 1000 of each shard. A change whose inserted_at
+-- is infinite has no lag.
+create function changefeed.sweep(sweep_group int, out change_count bigint, out max_lag_milliseconds bigint)
 language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '10s'
     set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
     set jit = off set plan_cache_mode = force_generic_plan as $body$
@@ -787,7 +941,8 @@ begin
         where s.feed_id = w.feed_id and s.shard = w.shard
     )
     select count(*),
-           coalesce(greatest(floor(extract(epoch from clock_timestamp() - min(w.inserted_at)) * 1000), 0), 0),
+           coalesce(greatest(floor(extract(epoch from clock_timestamp() - min(w.inserted_at) filter (
+               where isfinite(w.inserted_at))) * 1000), 0), 0),
            array_agg(distinct 'changefeed:change:' || w.feed_id || ':' || w.shard) filter (where w.longpoll = 1)
     into change_count, max_lag_milliseconds, channels
     from waiting w;
@@ -795,23 +950,33 @@ begin
 end
 $body$;
 
-alter function changefeed.read_changes(int, int, bigint, int) set enable_seqscan = off;
-alter function changefeed.read_changes(int, int, bigint, int) set enable_bitmapscan = off;
-alter function changefeed.read_changes(int, int, bigint, int) set jit = off;
-alter function changefeed.read_changes(int, int, bigint, int) set plan_cache_mode = force_generic_plan;
-
-create or replace function changefeed.has_changes(feed_id int, shard int, "cursor" bigint) returns boolean
-language plpgsql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off
-    set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $body$
+-- One session at a time is the sweeper of a group, until it resigns or ends. False: another one was all the time.
+create function changefeed.become_sweeper(sweep_group int, wait_milliseconds int) returns boolean
+language plpgsql set search_path = pg_catalog, pg_temp as $body$
 begin
-    return exists (select from changefeed.change c
-                   where c.feed_id = $1 and c.shard = $2 and c.change_sequence_number > $3
-                   order by c.change_sequence_number limit 1);
+    -- A sweeper whose machine has gone without a word is noticed after half a minute, instead of after two hours.
+    perform set_config('tcp_keepalives_idle', '10', false), set_config('tcp_keepalives_interval', '5', false),
+            set_config('tcp_keepalives_count', '4', false),
+            set_config('lock_timeout', greatest(wait_milliseconds, 1) || 'ms', true);
+    perform pg_advisory_lock(x'6366'::int, sweep_group);
+    return true;
+exception when lock_not_available then
+    return false;
 end
 $body$;
 
+create function changefeed.resign_sweeper(sweep_group int) returns void
+language sql set search_path = pg_catalog, pg_temp as $body$
+    select pg_advisory_unlock(x'6366'::int, sweep_group);
+$body$;
+
+-- Sweeps a group for a while, each pass in a transaction of its own. CALL it outside of a transaction, with a
+-- statement_timeout that is longer than duration_milliseconds. The last three are results.
+--   wait_milliseconds      how long to wait for another sweeper to end; in vain, all results are 0
+--   duration_milliseconds  when to return, counted from the call
+--   sleep_milliseconds     the pause after a pass that found nothing
 -- A procedure with a setting of its own may not commit, so it sets the search path in each of its transactions.
-create or replace procedure changefeed.sweep_loop(
+create procedure changefeed.sweep_loop(
     sweep_group int, wait_milliseconds int default 30000, duration_milliseconds int default 50000,
     sleep_milliseconds int default 50, inout change_count bigint default 0,
     inout max_lag_milliseconds bigint default 0, inout iterations bigint default 0)
@@ -851,6 +1016,52 @@ begin
 end
 $body$;
 
-revoke all on function changefeed.setup_feed(text, boolean, boolean, boolean, text), changefeed.set_keep(text, text),
-    changefeed.set_notify(text, boolean),    changefeed.create_functions(text), changefeed.grant_functions(text), changefeed.key_column(regclass),
-    changefeed.prune_shard(text, int, uuid, int) from public;
+-- The changes of a shard behind the cursor, in order. A page shorter than asked is not the head; an empty page is.
+create function changefeed.read_changes(feed_id int, shard int, "cursor" bigint, pagesize int default 100)
+returns table (change_id bigint, change_sequence_number bigint)
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off
+    set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $body$
+#variable_conflict use_column
+declare
+    last_given bigint;
+begin
+    if $3 is null or $4 is null or $4 not between 1 and 1000 then
+        raise exception using errcode = 'CF001',
+            message = format('cursor is %s and pagesize is %s: neither may be NULL', coalesce($3::text, 'NULL'),
+                             coalesce($4::text, 'NULL')),
+            hint = 'Start with the cursor 0, and set a pagesize from 1 to 1000.';
+    end if;
+    return query select c.change_id, c.change_sequence_number from changefeed.change c
+        where c.feed_id = $1 and c.shard = $2 and c.change_sequence_number > $3
+        order by c.change_sequence_number limit $4;
+    if found then
+        return;
+    end if;
+    -- Raises where there is no such shard.
+    perform changefeed.change_channel($1, $2);
+    select s.last_change_sequence_number into last_given from changefeed.shard s
+    where s.feed_id = $1 and s.shard = $2;
+    if $3 > last_given then
+        raise exception using errcode = 'CF002',
+            message = format('the cursor %s is ahead of the last number given in this shard, %s', $3, last_given),
+            hint = 'It is of another shard or feed, or the database was restored: read again from the position of '
+                   'the restored consumer, or from the beginning.';
+    end if;
+end
+$body$;
+
+-- Whether a read will find something, so a reader that waits can ask often.
+create function changefeed.has_changes(feed_id int, shard int, "cursor" bigint) returns boolean
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off
+    set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $body$
+begin
+    return exists (select from changefeed.change c
+                   where c.feed_id = $1 and c.shard = $2 and c.change_sequence_number > $3
+                   order by c.change_sequence_number limit 1);
+end
+$body$;
+
+revoke all on function changefeed.sweep(int), changefeed.become_sweeper(int, int), changefeed.resign_sweeper(int),
+    changefeed.sweep_channel(int), changefeed.read_changes(int, int, bigint, int),
+    changefeed.has_changes(int, int, bigint), changefeed.change_channel(int, int) from public;
+revoke all on procedure changefeed.sweep_loop(int, int, int, int, bigint, bigint, bigint) from public;
