@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, closing, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -23,7 +23,7 @@ from outbox_relay.inbox.stores.opening import StoreNotOpened, opened
 from outbox_relay.inbox.stores.sql.dialects import Postgres, Sqlite
 from outbox_relay.inbox.stores.sql.recording import migrations
 from tests.support.closing import CloseLater
-from tests.support.inbox_stores import cosmos_container, engine_of, pool_of
+from tests.support.inbox_stores import add_migration, cosmos_container, engine_of, pool_of
 from tests.support.postgresql import PostgresServer
 
 MINUTE, OVER = timedelta(minutes=1), timedelta(seconds=-1)
@@ -43,6 +43,15 @@ def parking_database(postgres_server: PostgresServer) -> Iterator[str]:
     name = postgres_server.create_database()
     yield postgres_server.url(name)
     postgres_server.drop_database(name)
+
+
+def connecting(url: str) -> Callable[[], AbstractAsyncContextManager[psycopg.AsyncConnection[Any]]]:
+    @asynccontextmanager
+    async def connect() -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+        async with await psycopg.AsyncConnection.connect(url) as connection:
+            yield connection
+
+    return connect
 
 
 @asynccontextmanager
@@ -541,6 +550,20 @@ async def test_a_key_that_is_parked_since_no_time_is_listed(tmp_path: Path, clos
         assert [each.since.year for each in await store.keys()] == [year]
 
 
+async def test_opening_a_store_that_lacks_a_migration_changes_nothing(
+    postgres_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await inbox.PostgresStore(connecting(postgres_database)).prepare()
+    add_migration(monkeypatch, _ANOTHER)
+
+    with pytest.raises(StoreNotOpened, match="version 3, and this library knows 4: they are migrated when"):
+        async with opened(postgres_database, "default"):
+            pass
+
+    with psycopg.connect(postgres_database) as other:
+        assert other.execute("select version from inbox_schema").fetchall() == [(3,)]
+
+
 async def test_opening_a_store_of_another_version_changes_nothing(postgres_database: str) -> None:
     async with pool_of(postgres_database) as pool:
         await inbox.PostgresStore(pool.connection).prepare()
@@ -548,7 +571,7 @@ async def test_opening_a_store_of_another_version_changes_nothing(postgres_datab
         async with pool.connection() as connection:
             before = await (await connection.execute(tables)).fetchall()
             for change, complaint in (
-                ("delete from inbox_schema where version > 1", "version 1, and this library knows 3"),
+                ("update inbox_schema set version = 1", "version 1, .* before 0.1.0, .* app-v0"),
                 ("insert into inbox_schema values (99)", "version 99.*update it"),
                 ("drop table inbox_schema, inbox_handled", "no tables of inbox"),
             ):
@@ -603,69 +626,52 @@ async def test_a_name_that_no_store_can_have_is_a_sentence(
             pass
 
 
-# Stores of the version that told messages apart by their numbers.
+# Messages that a version has parked which told them apart by their numbers.
 
 
-_KEY_OF_VERSION_2 = (
+_EARLIER_KEY = (
     "insert into inbox_parked_keys (consumer, topic, key, since, reason, error, detail, released)"
     " values ('default', 'events', 'k', {now}, 'handler-failed', 'OSError', '', 0)"
 )
-_MESSAGE_OF_VERSION_2 = (
-    "insert into inbox_parked (consumer, topic, key, number, id, message, attempts)"
-    " values ('default', 'events', 'k', {number}, '{id}', {message}, 0)"
+_EARLIER_MESSAGE = (
+    "insert into inbox_parked_messages"
+    " (consumer, topic, key, position, subscription, sequence_number, id, message, attempts)"
+    " values ('default', 'events', 'k', {position}, '', {number}, 'k-{number}', {message}, 0)"
 )
 
 
-def _of_version_2(now: str, numbers: Sequence[int]) -> list[str]:
-    rows = {number: f"'{encode(message(number))}'" for number in numbers} | {7: "null"}
+def _of_earlier_version(now: str) -> list[str]:
+    """Return the statements that park what release 0.1.0 left of it: without subscriptions and times."""
+    messages = ["null", *(f"'{encode(message(number))}'" for number in (8, 9))]
     return [
-        _KEY_OF_VERSION_2.format(now=now),
+        _EARLIER_KEY.format(now=now),
         *(
-            _MESSAGE_OF_VERSION_2.format(number=number, id=f"k-{number}", message=text)
-            for number, text in rows.items()
+            _EARLIER_MESSAGE.format(position=number - 6, number=number, message=text)
+            for number, text in enumerate(messages, 7)
         ),
     ]
 
 
-def file_of_version_2(request: pytest.FixtureRequest) -> Path:
-    path: Path = request.getfixturevalue("tmp_path") / "store.sqlite"
-    old = sqlite3.connect(path, isolation_level=None)
-    for migration in migrations(Sqlite())[:3]:
-        for statement in migration.statements:
-            old.execute(statement)
-    old.execute("create table inbox_schema (version integer not null)")
-    old.execute("insert into inbox_schema values (3)")
-    for statement in _of_version_2("0", [9, 8]):
-        old.execute(statement)
-    old.close()
-    return path
+async def sqlite_of_earlier_version(request: pytest.FixtureRequest) -> Store:
+    path, close_later = (request.getfixturevalue(name) for name in ("tmp_path", "close_later"))
+    connection = close_later(inbox.SqliteConnection(path / "store.sqlite"))
+    store = inbox.SqliteStore(connection)
+    for statement in _of_earlier_version("0"):
+        connection.execute(statement)
+    return store
 
 
-async def sqlite_of_version_2(request: pytest.FixtureRequest) -> Store:
-    close_later = request.getfixturevalue("close_later")
-    return inbox.SqliteStore(close_later(inbox.SqliteConnection(file_of_version_2(request))))
-
-
-async def postgres_of_version_2(request: pytest.FixtureRequest) -> Store:
+async def postgres_of_earlier_version(request: pytest.FixtureRequest) -> Store:
     url = request.getfixturevalue("postgres_database")
-    with psycopg.connect(url, autocommit=True) as old:
-        for migration in migrations(Postgres())[:2]:
-            for statement in migration.statements:
-                old.execute(statement.encode())
-        old.execute("create table inbox_schema (version integer not null)")
-        old.execute("insert into inbox_schema values (1), (2)")
-        for statement in _of_version_2("clock_timestamp()", [9, 8]):
-            old.execute(statement.encode())
-
-    @asynccontextmanager
-    async def connect() -> AsyncIterator[psycopg.AsyncConnection[Any]]:
-        async with await psycopg.AsyncConnection.connect(url) as connection:
-            yield connection
-
-    return inbox.PostgresStore(connect)
+    store = inbox.PostgresStore(connecting(url))
+    await store.prepare()
+    with psycopg.connect(url, autocommit=True) as earlier:
+        for statement in _of_earlier_version("clock_timestamp()"):
+            earlier.execute(statement.encode())
+    return store
 
 
-async def cosmos_of_version_2(request: pytest.FixtureRequest) -> Store:
+async def cosmos_of_earlier_version(request: pytest.FixtureRequest) -> Store:
     container, _ = await request.getfixturevalue("stack").enter_async_context(cosmos_container())
     store = inbox.CosmosStore(container)
     key = {"consumer": "default", "topic": "events", "key": "k", "partitionKey": "k"}
@@ -694,12 +700,14 @@ async def stack() -> AsyncIterator[AsyncExitStack]:
         yield stack
 
 
-@pytest.mark.parametrize("of_version_2", [sqlite_of_version_2, postgres_of_version_2, cosmos_of_version_2])
+@pytest.mark.parametrize(
+    "of_earlier_version", [sqlite_of_earlier_version, postgres_of_earlier_version, cosmos_of_earlier_version]
+)
 @pytest.mark.usefixtures("stack")
 async def test_what_an_earlier_version_has_parked_is_handed_over_first_and_once(
-    of_version_2: Callable[[pytest.FixtureRequest], Awaitable[Store]], request: pytest.FixtureRequest
+    of_earlier_version: Callable[[pytest.FixtureRequest], Awaitable[Store]], request: pytest.FixtureRequest
 ) -> None:
-    store = await of_version_2(request)
+    store = await of_earlier_version(request)
     assert [(each.number, each.id) for each in await store.messages("events", "k")] == [
         (7, "k-7"),
         (8, "k-8"),
@@ -724,10 +732,21 @@ async def test_what_an_earlier_version_has_parked_is_handed_over_first_and_once(
     assert await store.keys() == []
 
 
+# Migrations.
+
+
+_ANOTHER = "create table inbox_another (number integer)"
+
+
+@pytest.mark.parametrize("installed", [False, True])
 async def test_a_migration_that_ends_before_any_statement_is_done_by_the_next_process(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+    installed: bool, postgres_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store: Any = await postgres_of_version_2(request)
+    if installed:
+        await inbox.PostgresStore(connecting(postgres_database)).prepare()
+    known = [migration.version for migration in migrations(Postgres())]
+    add_migration(monkeypatch, _ANOTHER, "alter table inbox_another add column text text")
+    store: Any = inbox.PostgresStore(connecting(postgres_database))
     execute, left = store._execute, 0
 
     async def execute_some(*arguments: Any) -> Any:
@@ -737,23 +756,31 @@ async def test_a_migration_that_ends_before_any_statement_is_done_by_the_next_pr
         left -= 1
         return await execute(*arguments)
 
-    monkeypatch.setattr(store, "_execute", execute_some)
-    for ended in itertools.count():
-        left = ended
-        with suppress(ConnectionAbortedError):
-            await store.prepare()
-            break
+    with psycopg.connect(postgres_database, autocommit=True) as other, monkeypatch.context() as patch:
+        patch.setattr(store, "_execute", execute_some)
+        for ended in itertools.count():
+            left = ended
+            with suppress(ConnectionAbortedError):
+                await store.prepare()
+                break
+            found = other.execute("select tablename from pg_tables where tablename = 'inbox_another'").fetchall()
+            assert found == []
+        versions = other.execute("select version from inbox_schema order by 1").fetchall()
 
     assert ended > 5
-    monkeypatch.undo()
-    assert [each.id for each in await store.messages("events", "k")] == ["k-7", "k-8", "k-9"]
-    assert await store.set_aside(parked(1)) is Kept.ASIDE
+    assert versions == [(version,) for version in [*known, known[-1] + 1]]
+    assert await store.set_aside(parked(1)) is Kept.NOT_PARKED
 
 
+@pytest.mark.parametrize("installed", [False, True])
 async def test_a_migration_of_a_file_that_ends_before_any_statement_is_done_by_the_next_process(
-    request: pytest.FixtureRequest, close_later: CloseLater
+    installed: bool, tmp_path: Path, close_later: CloseLater, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    left = 0
+    path, left = tmp_path / "store.sqlite", 0
+    if installed:
+        inbox.SqliteStore(close_later(inbox.SqliteConnection(path)))
+    known = [migration.version for migration in migrations(Sqlite())]
+    add_migration(monkeypatch, _ANOTHER, "alter table inbox_another add column text text")
 
     class Ending(inbox.SqliteConnection):
         def execute(self, *arguments: Any) -> sqlite3.Cursor:
@@ -764,39 +791,18 @@ async def test_a_migration_of_a_file_that_ends_before_any_statement_is_done_by_t
             left -= 1
             return super().execute(*arguments)
 
-    path = file_of_version_2(request)
+    other = close_later(sqlite3.connect(path, isolation_level=None))
     for ended in itertools.count():
         left, connection = ended, Ending(path)
         with suppress(ConnectionAbortedError):
             inbox.SqliteStore(connection)
             break
         connection.close()
+        assert other.execute("select name from sqlite_master where name = 'inbox_another'").fetchall() == []
 
     assert ended > 5
     connection.close()
+    versions = other.execute("select version from inbox_schema order by 1").fetchall()
+    assert versions == [(version,) for version in [*known, known[-1] + 1]]
     store = inbox.SqliteStore(close_later(inbox.SqliteConnection(path)))
-    assert [each.id for each in await store.messages("events", "k")] == ["k-7", "k-8", "k-9"]
-    assert await store.set_aside(parked(1)) is Kept.ASIDE
-
-
-@pytest.mark.parametrize("of_version_2", [sqlite_of_version_2, postgres_of_version_2])
-async def test_a_receiver_of_the_earlier_version_finds_no_table(
-    of_version_2: Callable[[pytest.FixtureRequest], Awaitable[Store]], request: pytest.FixtureRequest
-) -> None:
-    """It would remove by its number what has the number of another message, too."""
-    store = await of_version_2(request)
-    await store.keys()
-
-    if of_version_2 is sqlite_of_version_2:
-        path = request.getfixturevalue("tmp_path") / "store.sqlite"
-        with (
-            closing(sqlite3.connect(path)) as earlier,
-            pytest.raises(sqlite3.OperationalError, match="no such table"),
-        ):
-            earlier.execute("select number from inbox_parked")
-    else:
-        with (
-            psycopg.connect(request.getfixturevalue("postgres_database")) as old,
-            pytest.raises(psycopg.errors.UndefinedTable),
-        ):
-            old.execute("select number from inbox_parked")
+    assert await store.set_aside(parked(1)) is Kept.NOT_PARKED

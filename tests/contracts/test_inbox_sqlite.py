@@ -16,8 +16,9 @@ from outbox_relay import inbox
 from outbox_relay.inbox.stores import servers
 from outbox_relay.inbox.stores import sqlite as sqlite_stores
 from outbox_relay.inbox.stores.sql import recording
+from outbox_relay.inbox.stores.sql.dialects import Dialect, Postgres, Sqlite, SqlServer
 from tests.support.closing import CloseLater
-from tests.support.inbox_stores import InSqlite, engine_of, gap, handle, message
+from tests.support.inbox_stores import InSqlite, add_migration, engine_of, gap, handle, message
 from tests.support.waiting import elapse
 from tests.support.watchdog import WATCHDOG_S
 
@@ -244,34 +245,26 @@ async def test_a_gap_costs_the_same_however_many_there_are(tmp_path: Path, close
     assert harness.connection.total_changes - rows <= 4 * 1100
 
 
-_VERSION_1 = """
-CREATE TABLE inbox_handled (
-    consumer TEXT NOT NULL, id TEXT NOT NULL, at REAL NOT NULL, PRIMARY KEY (consumer, id)
-) WITHOUT ROWID;
-CREATE INDEX inbox_handled_at ON inbox_handled (consumer, at);
-CREATE TABLE inbox_progress (
-    consumer TEXT NOT NULL, entity TEXT NOT NULL, last INTEGER NOT NULL, gaps TEXT NOT NULL,
-    PRIMARY KEY (consumer, entity)
-) WITHOUT ROWID;
-INSERT INTO inbox_handled VALUES ('default', 'old', 1), ('other', 'theirs', 1);
-INSERT INTO inbox_progress VALUES ('default', 'k', 12, '[[6, 8], [11, 11]]'), ('other', 'k', 3, '[]');
+_WITHOUT_KEYS = """
+INSERT INTO inbox_handled (consumer, id, at) VALUES ('default', 'old', 1), ('other', 'theirs', 1);
+INSERT INTO inbox_progress (progress, consumer, entity, last) VALUES (1, 'default', 'k', 12), (2, 'other', 'k', 3);
+INSERT INTO inbox_gaps (progress, first, last) VALUES (1, 6, 8), (1, 11, 11);
 """
 
 
-def store_of_version_1(path: Path) -> None:
-    """A store as the version made it that identified events by their ids alone."""
-    connection = sqlite3.connect(path, isolation_level=None)
-    connection.executescript(_VERSION_1)
-    connection.close()
+def store_without_keys(path: Path) -> None:
+    """A store with what release 0.1.0 left of a version that identified events by their ids alone."""
+    with contextlib.closing(inbox.SqliteConnection(path)) as connection:
+        inbox.SqliteStore(connection)
+        connection.executescript(_WITHOUT_KEYS)
 
 
-async def test_what_was_handled_before_a_migration_stays_handled(tmp_path: Path, close_later: CloseLater) -> None:
-    store_of_version_1(tmp_path / "store.sqlite")
-    for _ in range(2):  # the second finds nothing to do
-        harness = close_later(InSqlite(tmp_path / "store.sqlite"))
-        for key in ("k", "l"):
-            assert not (await handle(harness, "old", 4, key=key)).first
-        assert await harness.store.gaps() == [inbox.Gap("k", 6, 8), inbox.Gap("k", 11, 11)]
+async def test_what_was_handled_without_a_key_stays_handled(tmp_path: Path, close_later: CloseLater) -> None:
+    store_without_keys(tmp_path / "store.sqlite")
+    harness = close_later(InSqlite(tmp_path / "store.sqlite"))
+    for key in ("k", "l"):
+        assert not (await handle(harness, "old", 4, key=key)).first
+    assert await harness.store.gaps() == [inbox.Gap("k", 6, 8), inbox.Gap("k", 11, 11)]
     assert (await handle(harness, "theirs")).first
 
     assert await handle(harness, "e7", 7) == inbox.Arrival(first=True, late=True, was_missing=True)
@@ -281,39 +274,47 @@ async def test_what_was_handled_before_a_migration_stays_handled(tmp_path: Path,
     assert (await handle(harness, "old")).first
 
 
-async def test_a_migration_that_fails_leaves_everything_as_it_was(tmp_path: Path, close_later: CloseLater) -> None:
+async def test_a_migration_that_fails_leaves_everything_as_it_was(
+    tmp_path: Path, close_later: CloseLater, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "store.sqlite"
-    store_of_version_1(path)
-    broken = close_later(sqlite3.connect(path, isolation_level=None))
-    broken.execute("UPDATE inbox_progress SET gaps = 'not JSON' WHERE consumer = 'default'")
-    with pytest.raises(sqlite3.OperationalError, match="malformed JSON"):
-        inbox.SqliteStore(close_later(inbox.SqliteConnection(path)))
+    assert (await handle(close_later(InSqlite(path)), "old")).first
+    with monkeypatch.context() as patch:
+        add_migration(patch, "DELETE FROM inbox_handled", "SELECT json('not JSON')")
+        with pytest.raises(sqlite3.OperationalError, match="malformed JSON"):
+            inbox.SqliteStore(close_later(inbox.SqliteConnection(path)))
 
-    assert broken.execute("SELECT id FROM inbox_handled ORDER BY id").fetchall() == [("old",), ("theirs",)]
-    broken.execute("UPDATE inbox_progress SET gaps = '[]'")
-    assert not (await handle(close_later(InSqlite(path)), "old")).first
+    harness = close_later(InSqlite(path))
+    assert not (await handle(harness, "old")).first
+    assert (await handle(harness, "new")).first
 
 
 _OPENING = """
 import sys
+import pytest
 from outbox_relay import inbox
+from tests.support.inbox_stores import add_migration
+add_migration(pytest.MonkeyPatch(), "create table inbox_another (number integer)")
 print("ready", flush=True)
 sys.stdin.readline()
 inbox.SqliteStore(inbox.SqliteConnection(sys.argv[1]))
 """
 
 
+@pytest.mark.parametrize("installed", [False, True])
 async def test_processes_that_open_a_store_at_once_migrate_it_once(
-    tmp_path: Path, close_later: CloseLater
+    installed: bool, tmp_path: Path, close_later: CloseLater
 ) -> None:
     path = tmp_path / "store.sqlite"
-    store_of_version_1(path)
+    if installed:
+        inbox.SqliteStore(close_later(inbox.SqliteConnection(path)))
     opening = [
         await asyncio.create_subprocess_exec(
             sys.executable,
             "-c",
             _OPENING,
             str(path),
+            cwd=Path(__file__).parents[2],
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
         )
@@ -326,22 +327,10 @@ async def test_processes_that_open_a_store_at_once_migrate_it_once(
         await asyncio.gather(*(each.communicate(b"go\n") for each in opening))
     assert [each.returncode for each in opening] == [0] * 2
 
-    harness = close_later(InSqlite(path))
-    assert not (await handle(harness, "old")).first
-    assert await harness.store.gaps() == [inbox.Gap("k", 6, 8), inbox.Gap("k", 11, 11)]
-
-
-async def test_a_handler_of_the_earlier_version_repeats_no_effect_after_the_migration(
-    tmp_path: Path, close_later: CloseLater
-) -> None:
-    path = tmp_path / "store.sqlite"
-    store_of_version_1(path)
-    earlier = close_later(sqlite3.connect(path, isolation_level=None))
-    harness = close_later(InSqlite(path))
-    assert (await handle(harness, "new")).first
-
-    with pytest.raises(sqlite3.OperationalError):
-        earlier.execute("INSERT INTO inbox_handled VALUES (?, ?, ?) ON CONFLICT DO NOTHING", ("default", "new", 1))
+    known = [migration.version for migration in recording.migrations(Sqlite())]
+    other = close_later(sqlite3.connect(path))
+    versions = other.execute("SELECT version FROM inbox_schema ORDER BY 1").fetchall()
+    assert versions == [(version,) for version in [*known, known[-1] + 1]]
 
 
 def test_a_store_of_a_later_version_is_refused(tmp_path: Path, close_later: CloseLater) -> None:
@@ -350,3 +339,26 @@ def test_a_store_of_a_later_version_is_refused(tmp_path: Path, close_later: Clos
 
     with pytest.raises(ValueError, match="version 99"):
         inbox.SqliteStore(close_later(inbox.SqliteConnection(tmp_path / "store.sqlite")))
+
+
+_RECORDED = "CREATE TABLE inbox_schema (version INTEGER NOT NULL); INSERT INTO inbox_schema VALUES ({version});"
+
+
+@pytest.mark.parametrize(
+    ("version", "schema"), [(1, ""), *((version, _RECORDED.format(version=version)) for version in (2, 3))]
+)
+def test_a_store_of_a_version_before_the_first_release_is_refused(
+    version: int, schema: str, tmp_path: Path, close_later: CloseLater
+) -> None:
+    old = close_later(sqlite3.connect(tmp_path / "store.sqlite", isolation_level=None))
+    old.executescript(f"CREATE TABLE inbox_handled (consumer TEXT NOT NULL, id TEXT NOT NULL); {schema}")
+    before = old.execute("SELECT * FROM sqlite_master").fetchall()
+
+    with pytest.raises(ValueError, match=f"version {version}, .* before 0.1.0.*migrate them with app-v0"):
+        inbox.SqliteStore(close_later(inbox.SqliteConnection(tmp_path / "store.sqlite")))
+    assert old.execute("SELECT * FROM sqlite_master").fetchall() == before
+
+
+@pytest.mark.parametrize(("dialect", "version"), [(Sqlite(), 4), (Postgres(), 3), (SqlServer(), 3)])
+def test_the_first_migration_has_the_version_that_release_0_1_0_knows(dialect: Dialect, version: int) -> None:
+    assert recording.migrations(dialect)[0].version == version

@@ -21,12 +21,25 @@ from sqlalchemy.ext.asyncio import AsyncEngine, async_sessionmaker, create_async
 from outbox_relay import inbox
 from outbox_relay.emulators.cosmos.provisioning import ContainerSpec, provision
 from outbox_relay.emulators.cosmos.server import CosmosServer
+from outbox_relay.inbox.stores.sql import recording
+from outbox_relay.inbox.stores.sql.dialects import Dialect
 
 SQLSERVER = "CHANGEFEED_TEST_SQLSERVER"
 _numbers = count()
 _EFFECTS = "create table if not exists effects (number {serial}, id text)"
 _ADD = "insert into effects (id) values ({})"
 _ALL = "select id from effects order by number"
+
+
+def add_migration(patch: pytest.MonkeyPatch, *statements: str) -> None:
+    """Let the library know one migration more, with these statements."""
+    known = recording.migrations
+
+    def every(dialect: Dialect) -> list[recording.Migration]:
+        released = known(dialect)
+        return [*released, recording.Migration(released[-1].version + 1, statements)]
+
+    patch.setattr(recording, "migrations", every)
 
 
 class Harness(ABC):

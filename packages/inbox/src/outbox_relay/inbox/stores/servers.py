@@ -133,7 +133,7 @@ class SqlStore(SqlParking, Generic[ConnectionT]):
         The first block does it too. Call it in a deployment whose service may not create tables.
 
         Raises:
-            ValueError: A later version of this library has made the tables.
+            ValueError: A later version of this library has made the tables, or one before 0.1.0.
         """
         if not self._is_prepared:
             async with self._preparing:

@@ -186,16 +186,15 @@ class SqliteStore(SqlParking):
 
     Args:
         connection: The handlers write through it, inside the block. Tables whose names begin with `inbox_` are
-            created in it. Those of an earlier version are migrated: what it
-            has handled, whose key it did not record, stays handled under every key.
+            created in it, or migrated. What was recorded without a key is handled under every key.
         consumer: The consumer's name, if several share a database.
         create: Whether to create and migrate the tables. Otherwise they have to be there in this version.
 
     Raises:
         TypeError: The connection is not an `inbox.SqliteConnection`, so a statement of one handler could become a
             part of another's transaction.
-        WrongTables: A later version of this library has made the tables, or they are not there and not to be
-            created. It is a ValueError.
+        WrongTables: A later version of this library has made the tables, or one before 0.1.0, or they are not
+            there and not to be created. It is a ValueError.
     """
 
     def __init__(self, connection: SqliteConnection, *, consumer: str = "default", create: bool = True) -> None:

@@ -199,7 +199,7 @@ class Migration:
     """One step of the tables.
 
     Attributes:
-        version: Its number, from 1.
+        version: Its number, which the tables record. The first is that of 0.1.0.
         statements: Its statements. A table's name, such as `inbox_handled`, is written without a schema.
     """
 
@@ -218,23 +218,18 @@ def install(dialect: Dialect) -> Operation[None]:
     """Create the tables, or migrate them, in one transaction. Of two processes, the second waits for the first.
 
     Raises:
-        WrongTables: A later version of this library has made the tables.
+        WrongTables: A later version of this library has made the tables, or one before 0.1.0.
     """
     known = migrations(dialect)
-    version = yield from _version(dialect)
-    if version == len(known):
+    if not _unapplied(known, (yield from _version(dialect))):
         return
     if dialect.lock_tables is not None:
         yield dialect.lock_tables
-    version = yield from _version(dialect)
-    if version > len(known):
-        raise WrongTables(
-            f"The inbox tables have version {version}, and this library knows {len(known)}: update it."
-        )
+    missing = _unapplied(known, (yield from _version(dialect)))
     schema = dialect.table("schema")
     if not (yield dialect.has_table("schema")).rows:
         yield Statement(f"create table {schema} (version integer not null)")
-    for migration in known[version:]:
+    for migration in missing:
         for statement in migration.statements:
             yield Statement(statement)
         yield Statement(f"insert into {schema} (version) values (?)", (migration.version,))
@@ -246,18 +241,33 @@ def check(dialect: Dialect) -> Operation[None]:
     Raises:
         WrongTables: They are not.
     """
-    version, known = (yield from _version(dialect)), len(migrations(dialect))
+    version, known = (yield from _version(dialect)), migrations(dialect)
     if not version:
         raise WrongTables(
             "It has no tables of inbox: no consumer has used it, or the address names another store."
         )
-    if version != known:
-        remedy = "update it" if version > known else "they are migrated when a consumer with this version starts"
-        raise WrongTables(f"The inbox tables have version {version}, and this library knows {known}: {remedy}.")
+    if _unapplied(known, version):
+        raise WrongTables(
+            f"The inbox tables have version {version}, and this library knows {known[-1].version}: "
+            "they are migrated when a consumer with this version starts."
+        )
 
 
 class WrongTables(ValueError):
     """The tables of a store are not those of this version."""
+
+
+def _unapplied(known: list[Migration], version: int) -> list[Migration]:
+    """Return the migrations after the tables' version, 0 if there are none. Raises WrongTables."""
+    first, newest = known[0].version, known[-1].version
+    if version > newest:
+        raise WrongTables(f"The inbox tables have version {version}, and this library knows {newest}: update it.")
+    if 0 < version < first:
+        raise WrongTables(
+            f"The inbox tables have version {version}, of a development version before 0.1.0, and this "
+            f"library migrates from {first} on: migrate them with app-v0.1.0 first."
+        )
+    return [migration for migration in known if migration.version > version]
 
 
 def _version(dialect: Dialect) -> Operation[int]:
