@@ -27,8 +27,8 @@ from relay.core.errors import first_line
 from relay.core.events import Event, Rejected
 from relay.core.times import format_duration
 
-# Number of looks at the owner of a claim within the time that it lasts.
-_LOOKS = 8
+# Seconds between two looks at the owners of claims. A claim is renewed four times while it lasts.
+_LOOKS_EVERY_S = 0.25
 
 _LATE_S = 300.0
 
@@ -130,7 +130,7 @@ class Backlog:
             # If no shard was ever claimed, there is no renewal to wait for.
             if living.issuperset(self._shards) or not claims or time.monotonic() >= ends:
                 return claims, living
-            await asyncio.sleep(self._feed.claim_s / _LOOKS)
+            await asyncio.sleep(_LOOKS_EVERY_S)
 
     async def _positions(self, cursors: Mapping[int, bytes]) -> AsyncIterator[Finding]:
         """Yield the findings about shards that are read no more, and about cursors that would skip events."""
