@@ -40,7 +40,7 @@ from tests.support.operators import Run, relay_command
 from tests.support.outbox import event, events, rejected
 from tests.support.quarantine import settled
 from tests.support.runbook import RUNBOOK, Operator, with_commands
-from tests.support.sql_deployment import CLAIM, TABLE, SqlDeployment, working
+from tests.support.sql_deployment import CLAIM, PATIENT, TABLE, SqlDeployment, working
 from tests.support.subscriber import received
 from tests.unit.test_documented_names import page
 
@@ -497,11 +497,12 @@ async def test_a_feed_that_cannot_be_read_or_that_nobody_reads_is_named(
     sql.connection.execute(f"insert into {CLAIM} (consumer, shard_id, owner) values ('relay', 0, null)")
     unowned = [await sql_operator.follow(row) for row in ("unowned", "replicas without errors")]
     written = (sql_operator.folder / "relay.env").read_text(encoding="utf-8").splitlines()
-    environment = dict(line.strip().split("=", 1) for line in written)
-    settings = Settings.from_environment({name: value.strip("'") for name, value in environment.items()})
+    environment = {name: value.strip("'") for name, value in (line.split("=", 1) for line in written)}
+    settings = Settings.from_environment(environment)
     async with working(settings):
         sql.named("e1")
         await sql.until_passed()
+        sql_operator.set(environment | PATIENT)
         owned = await sql_operator.follow("FeedError")
 
     assert (missing.code, "the schema changefeed is not installed" in lines(missing, "error")) == (1, True)

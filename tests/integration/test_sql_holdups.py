@@ -9,7 +9,7 @@ import pytest
 from outbox_relay.emulators.servicebus.server import ServiceBusServer
 from relay.config.settings import Settings
 from tests.support.operators import Run, relay_command, shell_words
-from tests.support.sql_deployment import SqlDeployment, working
+from tests.support.sql_deployment import PATIENT, SqlDeployment, working
 
 FINE = {"action": "Named"}
 
@@ -51,7 +51,8 @@ async def test_a_blocked_key_is_named_and_the_command_lets_the_relay_go_on(
 
     async with working(Settings.from_environment(blocking)):
         await sql.until_passed()
-        assert (await check(blocking)).code == 0
+        checked = await check(blocking | PATIENT)
+        assert checked.code == 0, checked.out
 
 
 async def test_a_parked_key_is_named_and_the_commands_release_it(
@@ -63,10 +64,11 @@ async def test_a_parked_key_is_named_and_the_commands_release_it(
     async with working(Settings.from_environment(parking)):
         await sql.until_passed()
 
-        run = await check(parking)
+        run = await check(parking | PATIENT)
         codes = [
             (await relay_command(parking, *words, typed="yes\n")).code
             for words in suggested(run, "partition key 'a key' is parked since .* because of document 'b 1'")
         ]
 
-        assert (run.code, codes, (await check(parking)).code) == (1, [0, 0], 0)
+        checked = await check(parking | PATIENT)
+        assert (run.code, codes, checked.code) == (1, [0, 0], 0), checked.out

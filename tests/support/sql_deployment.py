@@ -108,6 +108,10 @@ class SqlDeployment:
         self.connection.close()
 
 
+PATIENT = {"SQL_CLAIM_S": "300"}
+"""Settings of a check that waits for a renewal, however seldom a busy machine lets a worker renew its claim."""
+
+
 @asynccontextmanager
 async def working(settings: Settings) -> AsyncIterator[SqlBackend]:
     """The relay on the SQL outbox of these settings, in this process."""
