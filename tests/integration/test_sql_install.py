@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -164,15 +162,6 @@ async def test_the_parts_that_an_event_has_to_have_are_those_of_relay_toml(
     assert advice == [f"Write each event of shop.Event with {says}"]
 
 
-@pytest.fixture
-def log_level() -> Iterator[None]:
-    """Puts the root logger's level back."""
-    before = logging.getLogger().level
-    yield
-    logging.getLogger().setLevel(before)
-
-
-@pytest.mark.usefixtures("log_level")
 async def test_a_worker_that_is_told_to_stop_ends_with_success(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,7 +3,7 @@
 Leaks are, after a test and the teardown of its fixtures: tasks on its event loop, threads, child processes, open
 sockets, changed environment variables, and unraisable exceptions, such as a `ResourceWarning` or a coroutine that
 was never awaited. Fixtures of a wider scope may hold what they make. `PYTHONTRACEMALLOC=20` adds the place where
-an object was made.
+an object was made. Levels of loggers and the root's handlers, which a program sets for its process, are reset.
 """
 
 from __future__ import annotations
@@ -38,17 +38,19 @@ _RUNNER = "_function_scoped_runner"
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Threads, child processes and sockets of this process by identity, and its environment variables."""
+    """Threads, child processes and sockets of this process by identity, its environment, and how it logs."""
 
     threads: dict[int, threading.Thread]
     children: set[int]
     sockets: set[str]
     environment: dict[str, str]
+    levels: dict[logging.Logger, int]
+    handlers: list[logging.Handler]
 
     @classmethod
     def now(cls) -> Held:
         threads = {id(thread): thread for thread in threading.enumerate()}
-        return cls(threads, _children(), _sockets(), _environment())
+        return cls(threads, _children(), _sockets(), _environment(), _levels(), logging.root.handlers[:])
 
     def add(self, before: Held, after: Held) -> None:
         """Add what `after` has and `before` has not."""
@@ -58,6 +60,8 @@ class Held:
         if after.environment != before.environment:
             self.environment.clear()
             self.environment.update(after.environment)
+        self.levels.update(after.levels)
+        self.handlers.extend(each for each in after.handlers if each not in before.handlers)
 
 
 _OF_LIBRARIES = frozenset({"tqdm_monitor"})
@@ -117,6 +121,7 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
         return (yield)
     finally:
         _forget(item)
+        _reset_logging(item.stash[_ALLOWED])
         left = _left_behind(item)
         shared = _module(item).stash.get(_ENDS_WITH_MODULE, False)
         if not shared or nextitem is None or nextitem.path != item.path:
@@ -247,6 +252,18 @@ def _restore(environment: dict[str, str]) -> list[str]:
         else:
             del os.environ[name]
     return changed
+
+
+def _levels() -> dict[logging.Logger, int]:
+    known = logging.root.manager.loggerDict.values()
+    return {each: each.level for each in (logging.root, *known) if isinstance(each, logging.Logger)}
+
+
+def _reset_logging(allowed: Held) -> None:
+    logging.root.handlers[:] = allowed.handlers
+    for logger, level in _levels().items():
+        if level != (before := allowed.levels.get(logger, logging.NOTSET)):
+            logger.setLevel(before)
 
 
 def _sockets_left(allowed: Held) -> list[str]:

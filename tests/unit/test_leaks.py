@@ -124,6 +124,18 @@ def test_is_clean():
     assert "LEAKED" not in os.environ
 
 
+def test_is_clean_and_sets_logging_up():
+    logging.getLogger("azure").setLevel(logging.CRITICAL)
+    logging.getLogger().setLevel(logging.INFO)
+    logging.getLogger().addHandler(logging.NullHandler())
+
+
+def test_is_clean_where_logging_was_set_up():
+    assert logging.getLogger("azure").level == logging.NOTSET
+    assert logging.getLogger().level == logging.WARNING
+    assert logging.NullHandler not in map(type, logging.getLogger().handlers)
+
+
 async def test_is_clean_and_closes_at_the_end():
     ours, theirs = socket.socketpair()
     _, writer = await asyncio.open_connection(sock=ours)
@@ -241,4 +253,4 @@ def test_a_leak_fails_the_test_that_leaks(errors: dict[str, list[str]], name: st
 
 def test_no_leak_is_found_in_another_test(errors: dict[str, list[str]]) -> None:
     assert {name for name, found in errors.items() if found} == EXPECTED.keys()
-    assert sum(name.startswith("test_is_clean") for name in errors) == 7
+    assert sum(name.startswith("test_is_clean") for name in errors) == 9

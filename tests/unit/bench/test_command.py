@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -34,13 +32,6 @@ class Broken(MadeUp):
 
     async def run(self, plan: Plan, live: Live) -> Findings:
         raise RuntimeError("no broker")
-
-
-@pytest.fixture(autouse=True)
-def relay_logger() -> Iterator[None]:
-    """The command silences this logger, which other tests in this process use."""
-    yield
-    logging.getLogger("relay").setLevel(logging.NOTSET)
 
 
 @pytest.fixture

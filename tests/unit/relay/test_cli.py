@@ -24,16 +24,14 @@ ENVIRONMENT = {
 
 @contextmanager
 def fresh_logging() -> Iterator[None]:
-    """Logging as in a new process, and none of it left behind."""
-    root, azure = logging.getLogger(), logging.getLogger("azure")
-    before = root.handlers[:], root.level, azure.level
+    """Logging without pytest's handlers, as in a new process."""
+    root = logging.getLogger()
+    before = root.handlers[:]
     root.handlers[:] = []
     try:
         yield
     finally:
-        root.handlers[:] = before[0]
-        root.setLevel(before[1])
-        azure.setLevel(before[2])
+        root.handlers[:] = before
 
 
 def in_process(*words: str) -> int:

@@ -25,15 +25,10 @@ SETTINGS = {
 
 
 @pytest.fixture
-def azure() -> Iterator[logging.Logger]:
-    logger, root = logging.getLogger("azure"), logging.getLogger()
-    loggers = (logger, root, *map(logging.getLogger, HANDLERS))
-    before = [each.level for each in loggers]
+def azure() -> logging.Logger:
     # As the Functions worker does.
-    root.setLevel(logging.INFO)
-    yield logger
-    for each, level in zip(loggers, before, strict=True):
-        each.setLevel(level)
+    logging.getLogger().setLevel(logging.INFO)
+    return logging.getLogger("azure")
 
 
 def test_the_azure_sdks_log_warnings_and_no_more(azure: logging.Logger) -> None:
