@@ -594,6 +594,15 @@ NOT_ALLOWED: dict[str, Callable[[Peer], None]] = {
     "an answer to a session that nobody began": partial(_begins, ours=frames_module.CHANNEL + 1),
 }
 ENDS |= NOT_ALLOWED
+SAYS = {
+    "detach": "detached the link without a reason",
+    "detach with error": "moved",
+    "end": "ended the session without a reason",
+    "end with error": "internal-error",
+    "close": "closed the connection",
+    "close with error": "forced",
+}
+"""A part of the error, for ends that may have a reason."""
 
 
 async def test_every_send_ends_with_the_link() -> None:
@@ -615,6 +624,7 @@ async def _ended(name: str) -> None:
 
         errors = await send.errors()
         assert {str(found) for found in errors} == {str(errors[0])}, name
+        assert SAYS.get(name, "") in str(errors[0]), (name, errors[0])
         assert ("AMQP does not allow" in str(errors[0])) is (name in NOT_ALLOWED), (name, errors[0])
         lost = [each for each in errors if isinstance(each, LinkLostError)]
         # What waits has not ended the link.
