@@ -423,7 +423,11 @@ async def test_a_transaction_that_is_cancelled_is_not_left_open_for_the_next_use
         async with database.session() as session:
             ((open_for,),) = (await session.execute(Statement("select now() <> statement_timestamp()"))).rows
         assert not open_for
-        assert await items.of_type("t") == []
+        stored = await items.of_type("t")
+        # Cancelled while COMMIT was answered, all of it may be stored.
+        assert len(stored) in (0, len(operations))
+        if stored:
+            break
     await database.close()
     assert cancelled
 
