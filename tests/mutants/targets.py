@@ -256,7 +256,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "relay/backends/cosmos/source.py": (
         *(
             f"tests/unit/relay/test_{name}.py"
-            for name in ("cosmos_source", "changes", "documents", "changed_rules", "streams", "gauges")
+            for name in ("cosmos_source", "changes", "documents", "changed_rules", "streams", "mapping", "gauges")
         ),
         "tests/contracts/test_source.py",
     ),
