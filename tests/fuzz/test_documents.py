@@ -36,11 +36,14 @@ MOST_UNCERTAIN = 100
 
 @pytest.fixture(scope="module")
 def runner() -> Iterator[asyncio.Runner]:
-    # Its lines about each invocation would be kept for a failure, tens of thousands of them.
-    logging.getLogger("relay").setLevel(logging.CRITICAL)
     with asyncio.Runner() as running:
         yield running
-    logging.getLogger("relay").setLevel(logging.NOTSET)
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> None:
+    """Silence the lines about each invocation, tens of thousands of which would be kept for a failure."""
+    logging.getLogger("relay").setLevel(logging.CRITICAL)
 
 
 @st.composite

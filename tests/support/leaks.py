@@ -3,7 +3,8 @@
 Leaks are, after a test and the teardown of its fixtures: tasks on its event loop, threads, child processes, open
 sockets, changed environment variables, and unraisable exceptions, such as a `ResourceWarning` or a coroutine that
 was never awaited. Fixtures of a wider scope may hold what they make. `PYTHONTRACEMALLOC=20` adds the place where
-an object was made. Levels of loggers and the root's handlers, which a program sets for its process, are reset.
+an object was made. Levels of loggers and the root's handlers, which a program sets for its process, are as they
+were again after each test, even if a fixture of a wider scope has set them.
 """
 
 from __future__ import annotations
@@ -60,8 +61,6 @@ class Held:
         if after.environment != before.environment:
             self.environment.clear()
             self.environment.update(after.environment)
-        self.levels.update(after.levels)
-        self.handlers.extend(each for each in after.handlers if each not in before.handlers)
 
 
 _OF_LIBRARIES = frozenset({"tqdm_monitor"})

@@ -136,6 +136,22 @@ def test_is_clean_where_logging_was_set_up():
     assert logging.NullHandler not in map(type, logging.getLogger().handlers)
 
 
+@pytest.fixture(scope="class")
+def logging_of_a_class():
+    logging.getLogger("loud").setLevel(logging.DEBUG)
+    yield
+    logging.getLogger("loud").setLevel(logging.NOTSET)
+
+
+class TestLogging:
+    def test_is_clean_while_its_class_sets_a_level(self, logging_of_a_class):
+        assert logging.getLogger("loud").level == logging.DEBUG
+
+
+def test_is_clean_where_a_class_has_set_a_level():
+    assert logging.getLogger("loud").level == logging.NOTSET
+
+
 async def test_is_clean_and_closes_at_the_end():
     ours, theirs = socket.socketpair()
     _, writer = await asyncio.open_connection(sock=ours)
@@ -253,4 +269,4 @@ def test_a_leak_fails_the_test_that_leaks(errors: dict[str, list[str]], name: st
 
 def test_no_leak_is_found_in_another_test(errors: dict[str, list[str]]) -> None:
     assert {name for name, found in errors.items() if found} == EXPECTED.keys()
-    assert sum(name.startswith("test_is_clean") for name in errors) == 9
+    assert sum(name.startswith("test_is_clean") for name in errors) == 11
