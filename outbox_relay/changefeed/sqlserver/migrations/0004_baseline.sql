@@ -884,8 +884,8 @@ create table changefeed.shard (
     primary key (feed_id, shard)
 );
 go
--- A trigger stands in for a foreign key to changefeed.shard, whose check would wait for the sweeper: it updates
--- that row.
+-- A trigger checks that the shard exists. The check of a foreign key to changefeed.shard would wait for the sweeper,
+-- which updates that row.
 create table changefeed.change (
     feed_id int not null,
     shard int not null,
