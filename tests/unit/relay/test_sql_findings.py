@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
@@ -21,6 +23,7 @@ from relay.backends.findings import Finding, Level
 from relay.backends.sql.catalog import POSTGRESQL, RIGHTS, SQLSERVER, Catalog, purposes_of
 from relay.config.clients import Identity
 from relay.config.settings import SqlFeed
+from tests.support import virtual_time
 
 TABLE = "outbox.domain_event"
 FEED = SqlFeed("postgresql://h/d", Identity(managed=False, client_id=None), TABLE, 2, 0.5)
@@ -147,6 +150,16 @@ def sqlserver() -> Database:
 async def trouble(database: Database) -> list[Finding]:
     found = await DatabaseCheck(database, database.catalog, FEED).findings()
     return [finding for finding in found if finding.level is not Level.OK]
+
+
+def test_a_renewal_is_seen_at_once_however_long_claims_last() -> None:
+    database = Database(POSTGRESQL)
+
+    async def seconds() -> float:
+        await DatabaseCheck(database, database.catalog, replace(FEED, claim_s=300.0)).findings()
+        return time.monotonic()
+
+    assert virtual_time.run(seconds()) == 0.25
 
 
 @pytest.mark.parametrize("catalog", [POSTGRESQL, SQLSERVER])

@@ -27,7 +27,7 @@ from relay.core.errors import first_line
 from relay.core.events import Event, Rejected
 from relay.core.times import format_duration
 
-# Seconds between two looks at the owners of claims. A claim is renewed four times while it lasts.
+# Seconds between two looks at the owners of claims.
 _LOOKS_EVERY_S = 0.25
 
 _LATE_S = 300.0
