@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from datetime import datetime, timedelta, timezone
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -43,9 +44,10 @@ async def whole(items: InMemoryItems) -> Any:
     return json.loads("".join(part["text"] for part in parts)), len(parts)
 
 
-def test_a_record_says_what_was_found_where_and_when() -> None:
+def test_a_record_says_what_was_found_where_and_when(monkeypatch: pytest.MonkeyPatch) -> None:
     document = event("e", "k") | {"_lsn": 42, "order": 7}
-    began = datetime.now(UTC)
+    now = datetime(2026, 2, 9, 11, 37, tzinfo=timezone(timedelta(hours=2)))
+    monkeypatch.setattr("relay.quarantine.record.datetime", SimpleNamespace(now=now.astimezone))
 
     made = record(document, 3)
 
@@ -63,7 +65,7 @@ def test_a_record_says_what_was_found_where_and_when() -> None:
         "order": 7,
         "document": document,
     }
-    assert began <= datetime.fromisoformat(made["quarantinedAt"]) <= datetime.now(UTC)
+    assert made["quarantinedAt"] == "2026-02-09T09:37:00+00:00"
 
 
 def test_the_same_content_has_the_same_id_in_every_version_of_the_relay() -> None:
