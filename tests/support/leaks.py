@@ -39,19 +39,17 @@ _RUNNER = "_function_scoped_runner"
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Threads, child processes and sockets of this process by identity, its environment, and how it logs."""
+    """Threads, child processes and sockets of this process by identity, and its environment variables."""
 
     threads: dict[int, threading.Thread]
     children: set[int]
     sockets: set[str]
     environment: dict[str, str]
-    levels: dict[logging.Logger, int]
-    handlers: list[logging.Handler]
 
     @classmethod
     def now(cls) -> Held:
         threads = {id(thread): thread for thread in threading.enumerate()}
-        return cls(threads, _children(), _sockets(), _environment(), _levels(), logging.root.handlers[:])
+        return cls(threads, _children(), _sockets(), _environment())
 
     def add(self, before: Held, after: Held) -> None:
         """Add what `after` has and `before` has not."""
@@ -63,10 +61,32 @@ class Held:
             self.environment.update(after.environment)
 
 
+@dataclass(frozen=True, slots=True)
+class Logging:
+    """The levels of all loggers, and the root's handlers."""
+
+    levels: dict[logging.Logger, int]
+    handlers: list[logging.Handler]
+
+    @classmethod
+    def now(cls) -> Logging:
+        known = (logging.root, *logging.root.manager.loggerDict.values())
+        levels = {each: each.level for each in known if isinstance(each, logging.Logger)}
+        return cls(levels, logging.root.handlers[:])
+
+    def restore(self) -> None:
+        """Undo what has changed since. A logger that is new has no level then."""
+        logging.root.handlers[:] = self.handlers
+        for logger, level in Logging.now().levels.items():
+            if level != (before := self.levels.get(logger, logging.NOTSET)):
+                logger.setLevel(before)
+
+
 _OF_LIBRARIES = frozenset({"tqdm_monitor"})
 """Names of threads that a library starts once for the whole process, here sqlfluff's progress bar."""
 
 _ALLOWED = pytest.StashKey[Held]()
+_LOGGING = pytest.StashKey[Logging]()
 _TASKS = pytest.StashKey[list[str]]()
 _ENDS_WITH_MODULE = pytest.StashKey[bool]()
 """True in a module, from the first of its fixtures that several tests share."""
@@ -90,6 +110,7 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
     """Remember what there is before the test's own setup."""
     item.stash[_ALLOWED] = Held.now()
+    item.stash[_LOGGING] = Logging.now()
     item.stash[_TASKS] = []
     return (yield)
 
@@ -120,7 +141,7 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
         return (yield)
     finally:
         _forget(item)
-        _reset_logging(item.stash[_ALLOWED])
+        item.stash[_LOGGING].restore()
         left = _left_behind(item)
         shared = _module(item).stash.get(_ENDS_WITH_MODULE, False)
         if not shared or nextitem is None or nextitem.path != item.path:
@@ -251,18 +272,6 @@ def _restore(environment: dict[str, str]) -> list[str]:
         else:
             del os.environ[name]
     return changed
-
-
-def _levels() -> dict[logging.Logger, int]:
-    known = logging.root.manager.loggerDict.values()
-    return {each: each.level for each in (logging.root, *known) if isinstance(each, logging.Logger)}
-
-
-def _reset_logging(allowed: Held) -> None:
-    logging.root.handlers[:] = allowed.handlers
-    for logger, level in _levels().items():
-        if level != (before := allowed.levels.get(logger, logging.NOTSET)):
-            logger.setLevel(before)
 
 
 def _sockets_left(allowed: Held) -> list[str]:
