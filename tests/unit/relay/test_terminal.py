@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.text import Text
 
-from outbox_relay.command_line import WIDEST, console, table
+from outbox_relay.command_line import WIDEST, Table, console
 from outbox_relay.operator.cli import check
 from outbox_relay.operator.cli.terminal import ExitCode, Progress, Result, Terminal
 from relay.backends.findings import Finding
@@ -214,7 +214,7 @@ def test_only_a_whole_yes_is_a_yes(typed: str, sure: bool) -> None:
 
 
 def test_columns_are_aligned_whatever_the_width_of_the_characters() -> None:
-    assert table(("KEY", "ID"), [("鍵", "1"), ("cafe\u0301", "2"), ("a", "")]) == [
+    assert Table(("KEY", "ID"), [("鍵", "1"), ("cafe\u0301", "2"), ("a", "")]).lines() == [
         "KEY   ID",
         "鍵    1",
         "cafe\u0301  2",
@@ -223,7 +223,7 @@ def test_columns_are_aligned_whatever_the_width_of_the_characters() -> None:
 
 
 def test_a_table_without_rows_has_no_header() -> None:
-    assert table(("KEY",), []) == []
+    assert Table(("KEY",), []).lines() == []
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ def test_a_table_without_rows_has_no_header() -> None:
     ids=range(9),
 )
 def test_a_cell_is_narrow_and_has_nothing_that_a_terminal_obeys(text: str, shown: str) -> None:
-    assert table(["A"], [[text]]) == ["A", shown]
+    assert Table(["A"], [[text]]).lines() == ["A", shown]
 
 
 def test_a_text_in_brackets_is_no_markup() -> None:
@@ -250,7 +250,7 @@ def test_a_text_in_brackets_is_no_markup() -> None:
     text = "[red]k[/red] [link=https://x]:smile:"
 
     Terminal(as_json=False, out=out).show(
-        "check", Result(ExitCode.OK, {}, [text, Text(text), *table(["KEY"], [[text]])])
+        "check", Result(ExitCode.OK, {}, [text, Text(text), Table(["KEY"], [[text]])])
     )
 
     assert out.seen.split("\n") == [text, text, "KEY", text, ""]
@@ -268,7 +268,7 @@ def test_no_text_of_others_is_obeyed_by_a_terminal(text: str) -> None:
     terminal = Terminal(as_json=False, out=out, err=err, stdin=keyboard)
     as_json = Terminal(as_json=True, out=(json_out := io.StringIO()), err=err, stdin=keyboard)
 
-    terminal.show("x", Result(ExitCode.OK, {}, [text, *table(["KEY"], [[text]])]))
+    terminal.show("x", Result(ExitCode.OK, {}, [text, Table(["KEY"], [[text]])]))
     terminal.show("check", check.result(ExitCode.OK, [Finding.error(text, text), Finding.ok(text)]))
     terminal.note(text)
     terminal.confirm(text)

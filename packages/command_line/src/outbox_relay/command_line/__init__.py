@@ -5,6 +5,7 @@ from __future__ import annotations
 from outbox_relay.command_line.output import (
     OUTPUT_CLOSED,
     WIDEST,
+    Table,
     as_json,
     as_typed,
     console,
@@ -12,7 +13,6 @@ from outbox_relay.command_line.output import (
     printable_lines,
     python,
     run,
-    table,
 )
 from outbox_relay.command_line.program import USAGE, Call, Program
 from outbox_relay.command_line.values import number, port_number, positive, value, values, whole_number
@@ -23,6 +23,7 @@ __all__ = [
     "WIDEST",
     "Call",
     "Program",
+    "Table",
     "as_json",
     "as_typed",
     "console",
@@ -33,7 +34,6 @@ __all__ = [
     "printable_lines",
     "python",
     "run",
-    "table",
     "value",
     "values",
     "whole_number",

@@ -11,6 +11,7 @@ import shutil
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
@@ -69,31 +70,39 @@ def as_json(value: Any, *, indent: int | None = None, default: Callable[[Any], A
     )
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]], widest: int | None = WIDEST) -> list[str]:
-    """Return the lines of a table with aligned columns; none without rows.
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table with aligned columns.
 
-    Args:
+    Attributes:
         header: The names of the columns.
         rows: The texts of the cells, with any characters.
         widest: Maximum columns of a cell; an ellipsis replaces the rest. None for no bound.
     """
-    if not rows:
-        return []
-    # Not before it is used: rich takes a third of a start.
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
 
-    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in header:
-        grid.add_column(Text(name), no_wrap=True, overflow="ellipsis", max_width=widest)
-    for row in rows:
-        # Nobody sees more of a cell than its beginning, and rich measures all of it.
-        grid.add_row(*(Text(printable(cell[: 8 * widest] if widest else cell)) for cell in row))
-    plain = Console(width=_UNBOUNDED, color_system=None)
-    with plain.capture() as captured:
-        plain.print(grid)
-    return [line.rstrip() for line in captured.get().rstrip("\n").split("\n")]
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    widest: int | None = WIDEST
+
+    def lines(self) -> list[str]:
+        """Return the lines of the table; none without rows."""
+        if not self.rows:
+            return []
+        # Not before it is used: rich takes a third of a start.
+        from rich.console import Console
+        from rich.table import Table as Grid
+        from rich.text import Text
+
+        grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+        for name in self.header:
+            grid.add_column(Text(name), no_wrap=True, overflow="ellipsis", max_width=self.widest)
+        for row in self.rows:
+            # Nobody sees more of a cell than its beginning, and rich measures all of it.
+            grid.add_row(*(Text(printable(cell[: 8 * self.widest] if self.widest else cell)) for cell in row))
+        plain = Console(width=_UNBOUNDED, color_system=None)
+        with plain.capture() as captured:
+            plain.print(grid)
+        return [line.rstrip() for line in captured.get().rstrip("\n").split("\n")]
 
 
 def console(stream: TextIO) -> Console:

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from outbox_relay.command_line import Call, Program, as_json, printable, table
+from outbox_relay.command_line import Call, Program, Table, as_json, printable
 from outbox_relay.inbox import __version__
 from outbox_relay.inbox.parking import NotReleased, ParkedKey, ParkedMessage, encode
 from outbox_relay.inbox.stores.opening import FORMS, OpenedStore, StoreNotOpened, opened
@@ -350,4 +350,4 @@ def _time(moment: datetime) -> str:
 
 
 def _print_table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    print("\n".join(table(head, [[str(each) for each in row] for row in rows], None)))
+    print("\n".join(Table(head, [[str(each) for each in row] for row in rows], None).lines()))

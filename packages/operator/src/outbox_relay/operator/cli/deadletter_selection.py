@@ -13,7 +13,7 @@ from azure.core.exceptions import AzureError
 from azure.servicebus.aio import ServiceBusClient
 from cyclopts import Parameter
 
-from outbox_relay.command_line import table, value
+from outbox_relay.command_line import Table, value
 from outbox_relay.operator.cli.options import Administration, Ids, Key
 from outbox_relay.operator.cli.servicebus_checks import (
     ServiceBusFacts,
@@ -206,8 +206,8 @@ async def find(
     return sorted(found, key=attrgetter("enqueued_at", "order", "subscription", "sequence_number"))
 
 
-def rows(letters: Sequence[DeadLetter]) -> list[str]:
-    """Return the lines of a table of dead letters."""
+def listed(letters: Sequence[DeadLetter]) -> Table:
+    """Return a table of dead letters."""
     cells = [
         (
             each.name,
@@ -221,12 +221,12 @@ def rows(letters: Sequence[DeadLetter]) -> list[str]:
         for each in letters
     ]
     header = ("DEAD LETTER", "ENQUEUED", "DELIVERIES", "REASON", "PARTITION KEY", "MESSAGE ID", "DESCRIPTION")
-    return table(header, cells)
+    return Table(header, cells)
 
 
 def asked(letters: Sequence[DeadLetter], remarks: Sequence[str], question: str, terminal: Terminal) -> bool:
     """Show what is chosen, and ask."""
-    for line in (*rows(letters[:_LISTED_WHEN_ASKING]), *_more(letters), *remarks):
+    for line in (*listed(letters[:_LISTED_WHEN_ASKING]).lines(), *_more(letters), *remarks):
         terminal.note(line)
     return terminal.confirm(question)
 

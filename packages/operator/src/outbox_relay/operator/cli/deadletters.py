@@ -8,7 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from outbox_relay.command_line import as_json
+from outbox_relay.command_line import Table, as_json
 from outbox_relay.operator.cli.deadletter_selection import (
     NOT_LOCKED,
     All,
@@ -18,9 +18,9 @@ from outbox_relay.operator.cli.deadletter_selection import (
     asked,
     explained,
     find,
+    listed,
     named,
     opened,
-    rows,
     subscriptions_of,
 )
 from outbox_relay.operator.cli.deadletters_resubmit import EXAMPLES as RESUBMIT_EXAMPLES
@@ -90,9 +90,10 @@ async def list_letters(
         "subscriptions": subscriptions,
         "deadLetters": [letter.data() for letter in shown],
     }
-    lines = rows(shown)
     where = ", ".join(map(repr, subscriptions)) or "no subscription"
-    return Result(ExitCode.OK, data, [*lines, *([""] if lines else []), f"{count} dead letter(s) in {where}"])
+    return Result(
+        ExitCode.OK, data, [listed(shown), *([""] if shown else []), f"{count} dead letter(s) in {where}"]
+    )
 
 
 @app.command(help_epilogue=epilogue(SHOW_EXAMPLES))
@@ -174,7 +175,7 @@ async def _remove(settings: Settings, letters: Sequence[DeadLetter], terminal: T
 def _discarded(found: Sequence[DeadLetter], removed: Sequence[DeadLetter], missing: Sequence[str]) -> Result:
     names = {letter.name for letter in removed}
     left = [letter.name for letter in found if letter.name not in names]
-    lines = [*rows(removed), f"discarded {len(removed)}"]
+    lines: list[str | Table] = [listed(removed), f"discarded {len(removed)}"]
     lines += [f"{each} was not discarded: {NOT_LOCKED}" for each in left]
     lines += [f"{each} is no dead letter" for each in missing]
     data = {

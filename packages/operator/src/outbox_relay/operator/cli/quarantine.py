@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from outbox_relay.command_line import as_json, table
+from outbox_relay.command_line import Table, as_json
 from outbox_relay.operator.backends.backend import OperatorBackend
 from outbox_relay.operator.cli import generations
 from outbox_relay.operator.cli.options import Key, Limit, OneOutbox, Session, Yes, command_app, epilogue
@@ -183,7 +183,7 @@ async def list_records(
         total = len(summaries) if len(summaries) < limit else await records.count(chosen)
         parked = list((await records.parked(chosen.partition_key)).values())
         orders = await records.orders(chosen.partition_key)
-    lines = [line for each in _tables(summaries, parked, orders) if each for line in (*each, "")]
+    lines = [line for each in _tables(summaries, parked, orders) if each.rows for line in (each, "")]
     shown = str(total) if total == len(summaries) else f"{len(summaries)} of {total}"
     data = {
         "total": total,
@@ -198,7 +198,7 @@ async def list_records(
 
 def _tables(
     summaries: Sequence[RecordSummary], parked: Sequence[Item], orders: Sequence[Item]
-) -> tuple[list[str], ...]:
+) -> tuple[Table, ...]:
     records = [
         (
             each.id[:SHORT_ID],
@@ -215,9 +215,9 @@ def _tables(
         for each in orders
     ]
     return (
-        table(("RECORD", "QUARANTINED", "REASON", "PARTITION KEY", "DOCUMENT"), records),
-        table(("PARKED KEY", "SINCE", "BECAUSE OF"), keys),
-        table(("ORDER TO SET ASIDE", "ORDERED", "PARTITION KEY", "DOCUMENT"), pending),
+        Table(("RECORD", "QUARANTINED", "REASON", "PARTITION KEY", "DOCUMENT"), records),
+        Table(("PARKED KEY", "SINCE", "BECAUSE OF"), keys),
+        Table(("ORDER TO SET ASIDE", "ORDERED", "PARTITION KEY", "DOCUMENT"), pending),
     )
 
 

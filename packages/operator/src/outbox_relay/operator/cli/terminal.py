@@ -17,7 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn
 from rich.progress import Progress as Bar
 from rich.text import Text
 
-from outbox_relay.command_line import as_json, console, printable, printable_lines
+from outbox_relay.command_line import Table, as_json, console, printable, printable_lines
 from relay.core.errors import UsageError
 from relay.core.remedy import PLAIN, Invocation, render
 
@@ -51,13 +51,13 @@ class Result:
     Attributes:
         code: The exit code of the process.
         data: The members of `--json` in addition to `command` and `exitCode`.
-        lines: The output without `--json`. Some may be sentences with remedies; a Text has styles, and has to
-            be printable.
+        lines: The output without `--json`. Some may be sentences with remedies or tables; a Text has styles,
+            and has to be printable.
     """
 
     code: ExitCode
     data: Mapping[str, Any]
-    lines: Sequence[str | Text] = field(default_factory=list)
+    lines: Sequence[str | Text | Table] = field(default_factory=list)
 
 
 class Progress:
@@ -175,8 +175,9 @@ class Terminal:
         for line in result.lines:
             if isinstance(line, Text):
                 styles.print(line, soft_wrap=True)
-            else:
-                print(printable(render(line, by)), file=self.out)
+                continue
+            for each in line.lines() if isinstance(line, Table) else (line,):
+                print(printable(render(each, by)), file=self.out)
         self.out.flush()
 
 
