@@ -60,7 +60,7 @@ CONTROLS = {
     ),
     "ComparesOldEvents": Control(lambda: patch.object(Fence, "clear", _clear_all), Wrong.DUPLICATED, 100, first=9),
     "ClearanceExpires": Control(
-        lambda: patch.object(Clearance, "check", lambda *_: None), Wrong.DUPLICATED, 300, first=291
+        lambda: patch.object(Clearance, "check", lambda *_: None), Wrong.DUPLICATED, 300, first=420
     ),
     "TopicDetectsDuplicates": Control(lambda: patch.object(Topic, "_known", lambda *_: None), Wrong.DUPLICATED, 3),
     "PagesEndWithCommits": Control(

@@ -151,6 +151,6 @@ CONTROLS = {
     "StoresWhatWasAccepted": Control(lambda: patch.object(Shard, "_publish", _done_anyhow), Wrong.MISSING, 2),
     "TakingRaisesEpoch": Control(lambda: patch.object(Claims, "take", _take_without_epoch), Step.CLAIM, 5),
     "SendsWhileItHolds": Control(_without_ownership_and_clearance, Wrong.DUPLICATED, 50, first=32),
-    "ClocksRunAlike": Control(_clocks_that_stop, Wrong.DUPLICATED, 40, first=6),
+    "ClocksRunAlike": Control(_clocks_that_stop, Wrong.DUPLICATED, 40, first=30),
     "TopicDetectsDuplicates": Control(lambda: patch.object(Topic, "take", _take_all), Wrong.DUPLICATED, 2),
 }
