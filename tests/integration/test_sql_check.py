@@ -64,6 +64,7 @@ async def findings(environment: dict[str, str], level: str, *, scan: bool = Fals
 @pytest.mark.usefixtures("relaying")
 async def test_a_sound_deployment_is_all_ok(environment: dict[str, str], sql: SqlDeployment) -> None:
     sql.named("e1", "e2")
+    await sql.until_passed()
 
     run = await check(environment | PATIENT, "--scan")
 
