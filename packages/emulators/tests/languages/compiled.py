@@ -26,6 +26,8 @@ GO = FOLDER / "go"
 _BUILDS_KEPT = 4
 _OLDEST_JDK = 17
 _GO_HINT = "install Go; packages/emulators/tests/languages/go has the version in its go.mod"
+# The optimizing compiler and the parallel collector take longer than these programs run without them.
+_JAVA = ("java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _MAVEN = ("mvn", "--batch-mode", "--quiet", "-Dstyle.color=never")
 
 
@@ -46,7 +48,7 @@ def java(service: str) -> list[str]:
         if not (build / "compiled").exists():
             _run(["javac", "-d", str(build / "classes"), "-cp", jars, *map(str, sources)], JAVA)
             (build / "compiled").touch()
-        return ["java", "-cp", f"{build / 'classes'}{os.pathsep}{jars}", f"{service}.Main"]
+        return [*_JAVA, "-cp", f"{build / 'classes'}{os.pathsep}{jars}", f"{service}.Main"]
 
 
 def java_packages() -> str:
