@@ -31,6 +31,7 @@ ENDS_WITHIN_S = 60.0
 """Seconds for a task, a thread, a process or another thread's socket to end. Only a leak takes so long."""
 
 _POLL_EVERY_S = 0.01
+_COLLECT_EVERY_S = 0.1
 _SPINS = 10
 """Iterations of the event loop for transports that have been closed to end."""
 _RUNNER = "_function_scoped_runner"
@@ -247,7 +248,10 @@ def _new_threads(allowed: Held) -> list[threading.Thread]:
 
 
 def _stays(thread: threading.Thread, until: float) -> bool:
-    thread.join(max(0.0, until - time.monotonic()))
+    """Wait for a thread to end. That of a pool ends once the pool is collected, which another thread may hold."""
+    while thread.is_alive() and (left_s := until - time.monotonic()) > 0:
+        thread.join(min(_COLLECT_EVERY_S, left_s))
+        gc.collect()
     return thread.is_alive()
 
 

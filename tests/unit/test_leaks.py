@@ -23,11 +23,12 @@ import socket
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 import tests.support.leaks
-tests.support.leaks.ENDS_WITHIN_S = 0.1
+tests.support.leaks.ENDS_WITHIN_S = 0.5
 
 kept = []
 
@@ -183,6 +184,14 @@ def test_is_clean_once_the_thread_has_ended():
     threading.Timer(0.01, int).start()
 
 
+def test_is_clean_once_a_thread_has_dropped_its_pool():
+    pool = ThreadPoolExecutor(1)
+    pool.itself = pool
+    pool.submit(int).result()
+    threading.Thread(target=lambda held: threading.Event().wait(0.05), args=[pool]).start()
+    del pool
+
+
 class Holder:
     def __init__(self):
         self.itself, self.file = self, open(__file__)
@@ -269,4 +278,4 @@ def test_a_leak_fails_the_test_that_leaks(errors: dict[str, list[str]], name: st
 
 def test_no_leak_is_found_in_another_test(errors: dict[str, list[str]]) -> None:
     assert {name for name, found in errors.items() if found} == EXPECTED.keys()
-    assert sum(name.startswith("test_is_clean") for name in errors) == 11
+    assert sum(name.startswith("test_is_clean") for name in errors) == 12
