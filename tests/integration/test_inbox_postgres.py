@@ -21,7 +21,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import StaticPool
 
 from outbox_relay import inbox
-from outbox_relay.inbox.stores.sql.dialects import Postgres
+from outbox_relay.inbox.stores.sql.dialects import Postgres, Result, Statement
 from outbox_relay.inbox.stores.sql.recording import migrations
 from tests.support.inbox_stores import Harness, InPostgres, InSqlAlchemy, gap, handle, message, pool_of
 from tests.support.pages import ROOT
@@ -445,6 +445,36 @@ async def test_processes_that_open_a_store_at_once_make_its_tables_once(harness:
         await connection.execute("update inbox_schema set version = 99")
     with pytest.raises(ValueError, match="version 99"):
         await inbox.PostgresStore(harness.pool.connection).prepare()
+
+
+class _Overtaken(inbox.PostgresStore):
+    """A store whose tables another process makes once this one has sent some statements."""
+
+    def __init__(self, harness: InPostgres, statements: int) -> None:
+        super().__init__(harness.pool.connection)
+        self._other, self._left = inbox.PostgresStore(harness.pool.connection), statements
+
+    async def _execute(self, connection: psycopg.AsyncConnection[Any], statement: Statement, /) -> Result:
+        result = await super()._execute(connection, statement)
+        self._left -= 1
+        if self._left == 0:
+            await self._other.prepare()
+        return result
+
+
+@pytest.mark.parametrize("statements", [1, 2])
+async def test_tables_that_another_process_makes_meanwhile_are_used(harness: InPostgres, statements: int) -> None:
+    store = _Overtaken(harness, statements)
+
+    await store.prepare()
+
+    async with harness.pool.connection() as connection:
+        rows = await (await connection.execute("select version from inbox_schema")).fetchall()
+    assert rows == [(migrations(Postgres())[-1].version,)]
+
+
+async def test_tables_that_are_made_while_a_store_is_opened_are_no_earlier_ones(harness: InPostgres) -> None:
+    await _Overtaken(harness, 1).check()
 
 
 async def test_sqlalchemy_refuses_autocommit_and_a_block_that_does_not_last(postgres_database: str) -> None:

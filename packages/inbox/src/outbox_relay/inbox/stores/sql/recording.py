@@ -271,11 +271,13 @@ def _unapplied(known: list[Migration], version: int) -> list[Migration]:
 
 
 def _version(dialect: Dialect) -> Operation[int]:
+    # In this order: another process may commit both tables between the two statements.
+    is_made = bool((yield dialect.has_table("handled")).rows)
     if (yield dialect.has_table("schema")).rows:
         found = yield Statement(f"select max(version) from {dialect.table('schema')}")
         return found.rows[0][0] or 0
     # Version 1 has recorded none.
-    return len((yield dialect.has_table("handled")).rows)
+    return int(is_made)
 
 
 def _statements(text: str, dialect: Dialect) -> tuple[str, ...]:
