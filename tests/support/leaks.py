@@ -178,7 +178,7 @@ def _left_behind(item: pytest.Item) -> list[str]:
     if not goes_on and (threads or _children() - allowed.children):
         until = time.monotonic() + ENDS_WITHIN_S
         left += [f"- child process {child}: {_command(child)}" for child in _children_left(allowed, until)]
-        left += [f"- {_thread(thread)}" for thread in threads if _stays(thread, until)]
+        left += [line for thread in threads for line in _end(thread, until)]
         # Their ends drop objects, such as the pipes of a process.
         left += _logged_by_asyncio(gc.collect)
     left += _raised(collect_unraisable, item.config)
@@ -247,12 +247,19 @@ def _new_threads(allowed: Held) -> list[threading.Thread]:
     ]
 
 
-def _stays(thread: threading.Thread, until: float) -> bool:
-    """Wait for a thread to end. That of a pool ends once the pool is collected, which another thread may hold."""
-    while thread.is_alive() and (left_s := until - time.monotonic()) > 0:
-        thread.join(min(_COLLECT_EVERY_S, left_s))
-        gc.collect()
-    return thread.is_alive()
+def _end(thread: threading.Thread, until: float) -> list[str]:
+    """Wait for a thread to end; return a line if it does not, and what asyncio says of what is dropped meanwhile.
+
+    That of a pool ends once the pool is collected, which another thread may have held until now.
+    """
+    said: list[str] = []
+    while True:
+        thread.join(max(0.0, min(_COLLECT_EVERY_S, until - time.monotonic())))
+        if not thread.is_alive():
+            return said
+        if time.monotonic() >= until:
+            return [*said, f"- {_thread(thread)}"]
+        said += _logged_by_asyncio(gc.collect)
 
 
 def _thread(thread: threading.Thread) -> str:

@@ -28,7 +28,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import tests.support.leaks
-tests.support.leaks.ENDS_WITHIN_S = 0.5
+tests.support.leaks.ENDS_WITHIN_S = 1.0
 
 kept = []
 
@@ -192,6 +192,15 @@ def test_is_clean_once_a_thread_has_dropped_its_pool():
     del pool
 
 
+def test_leaks_a_task_that_is_dropped_while_a_thread_ends():
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(asyncio.Event().wait(), name="held task")
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+    threading.Thread(target=lambda held: threading.Event().wait(0.05), args=[task]).start()
+    threading.Thread(target=threading.Event().wait, args=[0.3]).start()
+
+
 class Holder:
     def __init__(self):
         self.itself, self.file = self, open(__file__)
@@ -229,6 +238,7 @@ EXPECTED = {
     "test_leaks_a_socket_that_it_drops": "unclosed <socket.socket",
     "test_leaks_a_child_process": ": sleep 1000",
     "test_leaks_an_environment_variable": "- the environment variable LEAKED",
+    "test_leaks_a_task_that_is_dropped_while_a_thread_ends": "Task was destroyed but it is pending",
     "test_leaks_a_thread": "<Thread(kept thread, started daemon",
     "test_leaks_a_file_of_a_fixture": "unclosed file <_io.TextIOWrapper",
     "test_leaks_a_file_of_a_logged_error": "unclosed file <_io.TextIOWrapper",
