@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -51,10 +52,16 @@ class _Acting:
 
 _ACTING: ContextVar[_Acting] = ContextVar("acting")
 
+_NOW = 1_770_000_000
+"""The wall clock of worlds, in seconds since 1970. The ids of records follow from the times of commits."""
+
 
 @contextmanager
 def operated() -> Iterator[None]:
-    """Let the commands of worlds run on the worlds' own stores until the block ends, several at a time."""
+    """Let the commands of worlds run on the worlds' own stores until the block ends, several at a time.
+
+    The wall clock of the relay and of the commands stands still.
+    """
 
     @asynccontextmanager
     async def records(_: object) -> AsyncIterator[QuarantineAdmin]:
@@ -66,7 +73,10 @@ def operated() -> Iterator[None]:
 
     # To read the settings, which are always the same, takes a third of the time of a command.
     streams = read_streams(ENVIRONMENT)
+    clock = SimpleNamespace(time=lambda: float(_NOW), monotonic=time.monotonic)
     with pytest.MonkeyPatch.context() as patch:
+        for module in ("relay.core.fence", "relay.core.orders", "outbox_relay.operator.cli.quarantine_admin"):
+            patch.setattr(f"{module}.time", clock)
         patch.setattr("outbox_relay.operator.cli.options.read_streams", lambda _: streams)
         patch.setattr(
             "outbox_relay.operator.backends.cosmos.backend.CosmosOperatorBackend.open_outbox",
@@ -167,9 +177,7 @@ class World:
     def commit(self, identifier: str, key: str, *, is_poison: bool) -> None:
         """Commit an event; poison has no object as its data."""
         document: dict[str, Any] = {"id": identifier, "partitionKey": key, "type": "domainEvent"}
-        # The ids of records follow from it, and a command that was parsed before is not parsed again.
-        minute = int(time.time()) // 60 * 60
-        document |= {"committedAt": minute - 10, "data": 7 if is_poison else {"action": "A"}}
+        document |= {"committedAt": _NOW - 10, "data": 7 if is_poison else {"action": "A"}}
         self.outbox.store(document)
 
     async def attempt(self, number: int, *, is_new: bool, passes: bool) -> bool:
