@@ -7,6 +7,7 @@ import json
 import logging
 import re
 import time
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import example, given
@@ -243,6 +244,21 @@ def test_a_table_without_rows_has_no_header() -> None:
 )
 def test_a_cell_is_narrow_and_has_nothing_that_a_terminal_obeys(text: str, shown: str) -> None:
     assert Table(["A"], [[text]]).lines() == ["A", shown]
+
+
+class _Unread(list[list[str]]):
+    """Rows that nobody may read."""
+
+    def __iter__(self) -> Iterator[list[str]]:
+        raise AssertionError("the table is laid out")
+
+
+def test_json_lays_out_no_table() -> None:
+    result = Result(ExitCode.OK, {"total": 1}, [Table(["KEY"], _Unread([["k"]]))])
+
+    Terminal(as_json=True, out=(out := io.StringIO())).show("list", result)
+
+    assert json.loads(out.getvalue())["total"] == 1
 
 
 def test_a_text_in_brackets_is_no_markup() -> None:

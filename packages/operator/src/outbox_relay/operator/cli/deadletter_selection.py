@@ -206,7 +206,7 @@ async def find(
     return sorted(found, key=attrgetter("enqueued_at", "order", "subscription", "sequence_number"))
 
 
-def listed(letters: Sequence[DeadLetter]) -> Table:
+def tabulate(letters: Sequence[DeadLetter]) -> Table:
     """Return a table of dead letters."""
     cells = [
         (
@@ -226,7 +226,7 @@ def listed(letters: Sequence[DeadLetter]) -> Table:
 
 def asked(letters: Sequence[DeadLetter], remarks: Sequence[str], question: str, terminal: Terminal) -> bool:
     """Show what is chosen, and ask."""
-    for line in (*listed(letters[:_LISTED_WHEN_ASKING]).lines(), *_more(letters), *remarks):
+    for line in (*tabulate(letters[:_LISTED_WHEN_ASKING]).lines(), *_more(letters), *remarks):
         terminal.note(line)
     return terminal.confirm(question)
 

@@ -18,10 +18,10 @@ from outbox_relay.operator.cli.deadletter_selection import (
     asked,
     explained,
     find,
-    listed,
     named,
     opened,
     subscriptions_of,
+    tabulate,
 )
 from outbox_relay.operator.cli.deadletters_resubmit import EXAMPLES as RESUBMIT_EXAMPLES
 from outbox_relay.operator.cli.deadletters_resubmit import resubmit
@@ -92,7 +92,7 @@ async def list_letters(
     }
     where = ", ".join(map(repr, subscriptions)) or "no subscription"
     return Result(
-        ExitCode.OK, data, [listed(shown), *([""] if shown else []), f"{count} dead letter(s) in {where}"]
+        ExitCode.OK, data, [tabulate(shown), *([""] if shown else []), f"{count} dead letter(s) in {where}"]
     )
 
 
@@ -175,7 +175,7 @@ async def _remove(settings: Settings, letters: Sequence[DeadLetter], terminal: T
 def _discarded(found: Sequence[DeadLetter], removed: Sequence[DeadLetter], missing: Sequence[str]) -> Result:
     names = {letter.name for letter in removed}
     left = [letter.name for letter in found if letter.name not in names]
-    lines: list[str | Table] = [listed(removed), f"discarded {len(removed)}"]
+    lines: list[str | Table] = [tabulate(removed), f"discarded {len(removed)}"]
     lines += [f"{each} was not discarded: {NOT_LOCKED}" for each in left]
     lines += [f"{each} is no dead letter" for each in missing]
     data = {
