@@ -26,7 +26,7 @@ GO = FOLDER / "go"
 _BUILDS_KEPT = 4
 _OLDEST_JDK = 17
 _GO_HINT = "install Go; packages/emulators/tests/languages/go has the version in its go.mod"
-# The optimizing compiler and the parallel collector take longer than these programs run without them.
+# These programs end before code that is compiled a second time pays.
 _JAVA = ("java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _MAVEN = ("mvn", "--batch-mode", "--quiet", "-Dstyle.color=never")
 
