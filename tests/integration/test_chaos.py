@@ -1,4 +1,7 @@
-"""Fault campaigns on each source: all error counts are zero, and each safeguard that is removed is noticed."""
+"""Fault campaigns on each source: all error counts are zero, and each safeguard that is removed is noticed.
+
+Meanwhile, processes of this release are replaced by those of the next one, back, and again.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +15,20 @@ from local.azurite import server as azurite
 from local.chaos import edge_cases, schedule
 from local.chaos.command import ERRORS
 from local.chaos.sql.side import SqlSide
+from local.stack.parts import ROOT
 from tests.support.app import copy_app, without_date_setting
 from tests.support.broker import answer_oversized, inject, topic_counts
 from tests.support.campaigns import campaign
 from tests.support.outbox import event
+from tests.support.releases import READS_BOTH, REFUSES_OLD, next_release
 from tests.support.stacks import running_stack
 from tests.support.subscriber import received
 from tests.support.watchdog import CAMPAIGN
 
 pytestmark = [pytest.mark.slow, pytest.mark.weekly]
 
-ROOT = Path(__file__).resolve().parents[2]
-WRONG = ERRORS
+HOSTS = 2
+FROM_THIS_RELEASE = ("--from", str(ROOT), "--hosts", str(HOSTS))
 
 # What every campaign with these faults meets, whatever its seed.
 MET = {
@@ -46,14 +51,16 @@ async def test_a_campaign_with_every_kind_of_fault_ends_in_zeros(tmp_path: Path)
 async def assert_ends_in_zeros(
     folder: Path, policy: str, kinds: Collection[str], commands: Collection[str], *options: str
 ) -> dict[str, Any]:
-    """Run a campaign in which each kind of fault is injected once; returns its summary."""
+    """Run a campaign with an upgrade in which each kind of fault is injected once; returns its summary."""
     code, summary, errors = await campaign(
         folder,
-        *("--seed", "7", "--on-poison", policy, "--events", "500", "--rate", "40", "--hosts", "2"),
+        *(*FROM_THIS_RELEASE, "--seed", "7", "--on-poison", policy, "--events", "500", "--rate", "40"),
         *("--once", "--faults", str(len(kinds)), "--patience", "120", "--consumers", "16", *options),
+        project=next_release(folder / "next", READS_BOTH),
     )
 
-    assert {name: summary[name] for name in WRONG} == dict.fromkeys(WRONG, 0), errors
+    assert {name: summary[name] for name in ERRORS} == dict.fromkeys(ERRORS, 0), errors
+    assert summary["upgrades"] == {"upgraded": 2 * HOSTS, "rolled back": HOSTS}
     assert (summary["live"], summary["policy"], summary["events"]) == (True, policy, 500), errors
     assert summary["quarantined"] == summary["expected_quarantined"] > 0
     assert summary["commands"].keys() >= commands
@@ -103,6 +110,20 @@ async def test_the_checker_detects_a_missing_safeguard(
     assert all(summary[wrong] > 0 for wrong in seen), summary
     assert "Seed 1" in errors
     assert f"{seen[0]}: line" in errors or f"{seen[0]}: event" in errors
+
+
+@CAMPAIGN
+async def test_the_checker_detects_that_records_of_the_earlier_release_cannot_be_read(tmp_path: Path) -> None:
+    code, summary, errors = await campaign(
+        tmp_path,
+        *(*FROM_THIS_RELEASE, "--seed", "1", "--on-poison", "park", "--events", "600", "--rate", "20"),
+        *("--once", "--faults", "6", "--only", "kill-host", "--patience", "8", "--consumers", "16"),
+        project=next_release(tmp_path / "next", REFUSES_OLD),
+    )
+
+    assert code == 1, errors
+    assert not summary["live"]
+    assert summary["quarantined"] > summary["expected_quarantined"]
 
 
 def test_a_seed_gives_the_same_schedule_again_and_every_kind_strikes() -> None:
