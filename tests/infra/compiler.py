@@ -119,22 +119,39 @@ class Compiler:
         with self._process:
             self._process.kill()
 
-    def snapshot(self, template: Path, parameters: Mapping[str, Any]) -> Snapshot:
-        """The resources that a template would deploy with these parameters, and its outputs.
+    def build(self, file: Path) -> str:
+        """Return the JSON template of a Bicep file.
+
+        Raises:
+            BicepError: The compiler rejects the file.
+        """
+        result = self._call("bicep/compile", path=str(file.resolve()))["result"]
+        if not result["success"]:
+            raise BicepError(self._problems(file, result))
+        return str(result["contents"])
+
+    def snapshot(self, template: str, parameters: Mapping[str, Any]) -> Snapshot:
+        """Return the resources that a JSON template would deploy with these parameters, and its outputs.
+
+        Raises:
+            BicepError: The compiler rejects a parameter.
+            DeploymentFailure: The template itself rejects the parameters.
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder).resolve() / "main.bicepparam"
+            lines = ["using 'main.json'"]
+            lines += [f"param {name} = {to_bicep(value)}" for name, value in sorted(parameters.items())]
+            file.with_suffix(".json").write_text(template, encoding="utf-8")
+            file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+            return self.snapshot_of(file)
+
+    def snapshot_of(self, file: Path) -> Snapshot:
+        """Return the resources that the template of a parameter file would deploy, and its outputs.
 
         Raises:
             BicepError: The compiler rejects the template or a parameter.
             DeploymentFailure: The template itself rejects the parameters.
         """
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder).resolve() / "main.bicepparam"
-            lines = [f"using '{Path(os.path.relpath(template.resolve(), file.parent)).as_posix()}'"]
-            lines += [f"param {name} = {to_bicep(value)}" for name, value in sorted(parameters.items())]
-            file.write_text("\n".join(lines) + "\n", encoding="utf-8")
-            return self.snapshot_of(file)
-
-    def snapshot_of(self, file: Path) -> Snapshot:
-        """The same for a parameter file."""
         answer = self._call("bicep/getSnapshot", path=str(file.resolve()), metadata=METADATA)
         if error := answer.get("error"):
             if error["message"] == "Compilation failed":

@@ -49,10 +49,11 @@ class Source(Protocol):
 
 
 class Compiled:
-    """Asks the compiler."""
+    """Asks the compiler, which builds each template once."""
 
     def __init__(self, compiler: Compiler) -> None:
         self._compiler = compiler
+        self._templates: dict[Path, str] = {}
         self._deployments: dict[str, Deployment] = {}
 
     def deployment(self, infra: Path, template: str, file: str, given: Given) -> Deployment:
@@ -63,10 +64,11 @@ class Compiled:
 
     def snapshot(self, infra: Path, template: str, file: str, given: Given) -> Snapshot:
         """The same as the compiler's own snapshot."""
-        if file and not given:
-            return self._compiler.snapshot_of(infra / file)
         of_file = self.parameters(infra, file, {}) if file else {}
-        return self._compiler.snapshot(infra / template, {**of_file, **given})
+        path = infra / template
+        if path not in self._templates:
+            self._templates[path] = self._compiler.build(path)
+        return self._compiler.snapshot(self._templates[path], {**of_file, **given})
 
     def parameters(self, infra: Path, file: str, environment: Mapping[str, str]) -> dict[str, Any]:
         if environment:
@@ -125,10 +127,11 @@ class Recorded:
         )
         assert source_digests() == read_sources(), f"a file has changed: first run {COMMAND}"
         with Compiler() as compiler:
+            source = Compiled(compiler)
             if "template" in wanted:
-                write_record(compiler, wanted["template"], wanted["file"], wanted["given"])
+                write_record(source, wanted["template"], wanted["file"], wanted["given"])
             else:
-                _write(PARAMETERS, [*read_all_parameters(), evaluate(compiler, wanted)])
+                _write(PARAMETERS, [*read_all_parameters(), evaluate(source, wanted)])
 
 
 def key_of(template: str, file: str, given: Given) -> str:
@@ -178,27 +181,26 @@ def source_digests() -> dict[str, str]:
     }
 
 
-def take(compiler: Compiler, template: str, file: str, given: Given) -> dict[str, Any]:
+def take(source: Compiled, template: str, file: str, given: Given) -> dict[str, Any]:
     """Take the snapshot of a deployment, as it is recorded."""
     record: dict[str, Any] = {"template": template, "file": file, "given": given}
     try:
-        taken = Compiled(compiler).snapshot(ROOT / "infra", template, file, given)
+        taken = source.snapshot(ROOT / "infra", template, file, given)
     except (DeploymentFailure, BicepError) as refused:
         by = "template" if isinstance(refused, DeploymentFailure) else "compiler"
         return {**record, "by": by, "refused": str(refused)}
     return {**record, **_difference(taken, _base(file))}
 
 
-def write_record(compiler: Compiler, template: str, file: str, given: Given) -> None:
+def write_record(source: Compiled, template: str, file: str, given: Given) -> None:
     """Take and write the snapshot of a deployment."""
     path = record_path(template, file, given)
     path.parent.mkdir(parents=True, exist_ok=True)
-    _write(path, take(compiler, template, file, given))
+    _write(path, take(source, template, file, given))
 
 
-def evaluate(compiler: Compiler, wanted: Mapping[str, Any]) -> dict[str, Any]:
+def evaluate(source: Compiled, wanted: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters of a file or of a text, as they are recorded."""
-    source = Compiled(compiler)
     if "text" in wanted:
         return {"text": wanted["text"], "parameters": source.parameters_of(wanted["text"])}
     file, environment = wanted["file"], wanted["environment"]
@@ -248,10 +250,11 @@ def main() -> None:
     with Compiler() as compiler:
         for file in parameter_files():
             snapshot_path(file).write_text(json.dumps(compiler.snapshot_of(ROOT / "infra" / file), indent=2))
-        _write(PARAMETERS, [evaluate(compiler, each) for each in read_all_parameters()])
+        source = Compiled(compiler)
+        _write(PARAMETERS, [evaluate(source, each) for each in read_all_parameters()])
         for path in records():
             known = json.loads(path.read_text(encoding="utf-8"))
-            write_record(compiler, known["template"], known["file"], known["given"])
+            write_record(source, known["template"], known["file"], known["given"])
     _write(SOURCES, source_digests())
 
 

@@ -34,6 +34,11 @@ def compiler() -> Iterator[Compiler]:
         yield started
 
 
+@pytest.fixture(scope="module")
+def source(compiler: Compiler) -> snapshots.Compiled:
+    return snapshots.Compiled(compiler)
+
+
 @pytest.mark.parametrize(
     ("command", "pattern"),
     [("build", "*.bicep"), ("lint", "*.bicep"), ("build-params", "*.bicepparam"), ("lint", "*.bicepparam")],
@@ -70,16 +75,16 @@ def test_the_snapshot_of_a_parameter_file_is_valid(name: str, compiler: Compiler
 
 
 @pytest.mark.parametrize("path", [*snapshots.records()], ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_the_snapshot_of_other_parameters_is_valid(path: Path, compiler: Compiler) -> None:
+def test_the_snapshot_of_other_parameters_is_valid(path: Path, source: snapshots.Compiled) -> None:
     known = json.loads(path.read_text(encoding="utf-8"))
 
-    assert snapshots.take(compiler, known["template"], known["file"], known["given"]) == known, STALE
+    assert snapshots.take(source, known["template"], known["file"], known["given"]) == known, STALE
 
 
-def test_the_evaluated_parameters_are_valid(compiler: Compiler) -> None:
+def test_the_evaluated_parameters_are_valid(source: snapshots.Compiled) -> None:
     known = snapshots.read_all_parameters()
 
-    assert [snapshots.evaluate(compiler, each) for each in known] == known, STALE
+    assert [snapshots.evaluate(source, each) for each in known] == known, STALE
 
 
 @pytest.mark.parametrize("value", ["", "it's ${no} \\n\n", 5, -1, True, None, [], {}, [{"a b": [1, "x"]}, {}]])
