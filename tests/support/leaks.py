@@ -92,6 +92,25 @@ _TASKS = pytest.StashKey[list[str]]()
 _ENDS_WITH_MODULE = pytest.StashKey[bool]()
 """True in a module, from the first of its fixtures that several tests share."""
 
+_connection_lost = asyncio.StreamReaderProtocol.connection_lost
+
+
+def pytest_configure() -> None:
+    """Let the error of a stream's connection be retrieved when it occurs, for all of this process."""
+    setattr(asyncio.StreamReaderProtocol, "connection_lost", _lose_connection)  # noqa: B010
+
+
+def _lose_connection(stream: asyncio.StreamReaderProtocol, error: Exception | None) -> None:
+    """End a stream. Who waits for its end still gets the error.
+
+    asyncio retrieves it in the finalizer of a stream that is dropped, so that it is not reported. In a cycle of
+    references, the garbage collector may finalize the future before the stream.
+    """
+    _connection_lost(stream, error)
+    closed: asyncio.Future[None] = stream._closed  # type: ignore[attr-defined]
+    if closed.done() and not closed.cancelled():
+        closed.exception()
+
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:

@@ -1,4 +1,4 @@
-"""The next release, which stores the records of the quarantine in another format: a copy of the project, changed."""
+"""The next release, whose records of the quarantine have another format: a copy of the project, changed."""
 
 from __future__ import annotations
 

@@ -192,6 +192,23 @@ def test_is_clean_once_a_thread_has_dropped_its_pool():
     del pool
 
 
+class LateStream(asyncio.StreamReaderProtocol):
+    def __del__(self):
+        pass  # As if its future was finalized before it.
+
+
+async def test_is_clean_once_a_stream_with_an_error_is_dropped():
+    stream = LateStream(asyncio.StreamReader())
+    stream.itself = stream
+    stream.connection_lost(ConnectionResetError())
+
+
+async def test_leaks_a_future_with_an_error():
+    circle = [asyncio.get_running_loop().create_future()]
+    circle.append(circle)
+    circle[0].set_exception(ConnectionResetError())
+
+
 def test_leaks_a_task_that_is_dropped_while_a_thread_ends():
     loop = asyncio.new_event_loop()
     task = loop.create_task(asyncio.Event().wait(), name="held task")
@@ -246,6 +263,7 @@ EXPECTED = {
     "test_leaks_an_exception_in_a_finalizer": "broken finalizer",
     "test_leaks_an_exception_in_a_thread": "ZeroDivisionError",
     "test_fails_and_leaks_a_socket": "unclosed <socket.socket",
+    "test_leaks_a_future_with_an_error": "Future exception was never retrieved",
 }
 
 
@@ -288,4 +306,4 @@ def test_a_leak_fails_the_test_that_leaks(errors: dict[str, list[str]], name: st
 
 def test_no_leak_is_found_in_another_test(errors: dict[str, list[str]]) -> None:
     assert {name for name, found in errors.items() if found} == EXPECTED.keys()
-    assert sum(name.startswith("test_is_clean") for name in errors) == 12
+    assert sum(name.startswith("test_is_clean") for name in errors) == 13
