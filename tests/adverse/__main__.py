@@ -3,7 +3,8 @@
     python -m tests.adverse                      # every condition
     python -m tests.adverse quiet load           # those named
 
-The exit code is 0 if no test failed under any condition. The output of each run is kept in `.local/adverse`.
+Conditions that do not need the machine for themselves run two at a time. The output of each run is kept in
+`.local/adverse`. The exit code is 0 if no test failed under any condition.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import resource
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,6 +33,7 @@ LOGS = ROOT / ".local" / "adverse"
 
 _BUSY = "while True: pass"
 _PROCESSES = "4"
+_AT_ONCE = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,7 @@ class Condition:
     Attributes:
         name: Its name in the table and on the command line.
         words: Its description in the table.
+        is_alone: No other one runs meanwhile.
         environment: Variables in addition to this process's own.
         options: Options of pytest.
         processes: The number of pytest's processes.
@@ -53,6 +56,7 @@ class Condition:
 
     name: str
     words: str = ""
+    is_alone: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
     options: Sequence[str] = ()
     processes: str = _PROCESSES
@@ -84,8 +88,8 @@ def conditions() -> list[Condition]:
     """Return every condition. Those that have nothing to do with each other share a run."""
     elsewhere = {"TZ": "Pacific/Kiritimati", "LANG": "tr_TR.UTF-8", "LC_ALL": "tr_TR.UTF-8", "PYTHONHASHSEED": "1"}
     return [
-        Condition("quiet"),
-        Condition("load", "four busy loops, random order", options=("--order", "1"), busy_loops=4),
+        Condition("quiet", is_alone=True),
+        Condition("load", "four busy loops, random order", is_alone=True, options=("--order", "1"), busy_loops=4),
         Condition(
             "elsewhere",
             "another zone, language, umask; ports taken; random order",
@@ -131,6 +135,18 @@ def taken_ports() -> Iterator[None]:
         yield
 
 
+def run_each(wanted: Iterable[Condition]) -> Iterator[tuple[Condition, Result]]:
+    """Run the quick tests under each condition, first under those that are alone."""
+    together = []
+    for condition in wanted:
+        if condition.is_alone:
+            yield condition, run(condition)
+        else:
+            together.append(condition)
+    with ThreadPoolExecutor(_AT_ONCE) as executor:
+        yield from zip(together, executor.map(run, together), strict=True)
+
+
 def run(condition: Condition) -> Result:
     """Run the quick tests under a condition, with another home folder and temporary folder each."""
     with ExitStack() as stack:
@@ -161,18 +177,15 @@ def run(condition: Condition) -> Result:
         stack.enter_context(busy_loops(condition.busy_loops))
         if condition.takes_ports:
             stack.enter_context(taken_ports())
-        begin, before = time.monotonic(), _processor_s()
+        begin = time.monotonic()
         LOGS.mkdir(parents=True, exist_ok=True)
         with (LOGS / f"{condition.name}.log").open("wb") as log:
-            ended = subprocess.run(
+            process = subprocess.Popen(
                 command, cwd=root, env=environment, stdout=log, stderr=subprocess.STDOUT, umask=condition.umask
             )
-        return result_of(report, time.monotonic() - begin, _processor_s() - before, ended.returncode)
-
-
-def _processor_s() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+            _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        return result_of(report, time.monotonic() - begin, used.ru_utime + used.ru_stime, process.returncode)
 
 
 def result_of(report: Path, wall_s: float, processor_s: float, code: int) -> Result:
@@ -197,12 +210,12 @@ def main(words: Sequence[str]) -> int:
         parser.error(f"unknown: {', '.join(unknown)}; known are {', '.join(known)}")
     print(f"{'condition':<12}{'passed':>8}{'failed':>8}{'skipped':>9}{'wall':>8}{'processor':>11}", flush=True)
     clean = True
-    for name in names:
-        result = run(known[name])
+    for condition, result in run_each([known[name] for name in names]):
+        name = condition.name
         clean = clean and result.is_clean
         print(
             f"{name:<12}{result.passed:>8}{len(result.failed):>8}{result.skipped:>9}"
-            f"{result.wall_s:>7.0f}s{result.processor_s:>10.0f}s  {known[name].words}"
+            f"{result.wall_s:>7.0f}s{result.processor_s:>10.0f}s  {condition.words}"
             + ("" if result.is_clean else f"   exit code {result.code}, {_shown(LOGS / f'{name}.log')}"),
             flush=True,
         )
