@@ -2,9 +2,10 @@
 
 Leaks are, after a test and the teardown of its fixtures: tasks on its event loop, threads, child processes, open
 sockets, changed environment variables, and unraisable exceptions, such as a `ResourceWarning` or a coroutine that
-was never awaited. Fixtures of a wider scope may hold what they make. `PYTHONTRACEMALLOC=20` adds the place where
-an object was made. Levels of loggers and the root's handlers, which a program sets for its process, are as they
-were again after each test, even if a fixture of a wider scope has set them.
+was never awaited; and, from the beginning of the test, what asyncio reports, such as an error that nobody has
+retrieved. Fixtures of a wider scope may hold what they make. `PYTHONTRACEMALLOC=20` adds the place where an object
+was made. Levels of loggers and the root's handlers, which a program sets for its process, are as they were again
+after each test, even if a fixture of a wider scope has set them.
 """
 
 from __future__ import annotations
@@ -89,6 +90,7 @@ _OF_LIBRARIES = frozenset({"tqdm_monitor"})
 _ALLOWED = pytest.StashKey[Held]()
 _LOGGING = pytest.StashKey[Logging]()
 _TASKS = pytest.StashKey[list[str]]()
+_REPORTS = pytest.StashKey["_Reports"]()
 _ENDS_WITH_MODULE = pytest.StashKey[bool]()
 """True in a module, from the first of its fixtures that several tests share."""
 
@@ -132,6 +134,8 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
     item.stash[_ALLOWED] = Held.now()
     item.stash[_LOGGING] = Logging.now()
     item.stash[_TASKS] = []
+    item.stash[_REPORTS] = _Reports()
+    logging.getLogger("asyncio").addHandler(item.stash[_REPORTS])
     return (yield)
 
 
@@ -163,6 +167,8 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
         _forget(item)
         item.stash[_LOGGING].restore()
         left = _left_behind(item)
+        logging.getLogger("asyncio").removeHandler(item.stash[_REPORTS])
+        left += item.stash[_REPORTS].texts
         shared = _module(item).stash.get(_ENDS_WITH_MODULE, False)
         if not shared or nextitem is None or nextitem.path != item.path:
             # What stays now stays for long: the next collections need not look at it.
@@ -192,14 +198,14 @@ def _left_behind(item: pytest.Item) -> list[str]:
     allowed = item.stash[_ALLOWED]
     goes_on = _goes_on(item)
     left = item.stash[_TASKS]
-    left += _logged_by_asyncio(gc.collect)
+    gc.collect()
     threads = _new_threads(allowed)
     if not goes_on and (threads or _children() - allowed.children):
         until = time.monotonic() + ENDS_WITHIN_S
         left += [f"- child process {child}: {_command(child)}" for child in _children_left(allowed, until)]
-        left += [line for thread in threads for line in _end(thread, until)]
+        left += [f"- {_thread(thread)}" for thread in threads if not _ends(thread, until)]
         # Their ends drop objects, such as the pipes of a process.
-        left += _logged_by_asyncio(gc.collect)
+        gc.collect()
     left += _raised(collect_unraisable, item.config)
     left += _raised(collect_thread_exception, item.config)
     if not goes_on:
@@ -229,25 +235,15 @@ async def _pending_tasks() -> set[asyncio.Task[Any]]:
     return asyncio.all_tasks() - {current}
 
 
-class _Records(logging.Handler):
+class _Reports(logging.Handler):
+    """Collects what asyncio reports: errors of callbacks, and what is dropped before its end, such as a task."""
+
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
         self.texts: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
         self.texts.append(f"- {record.getMessage()}")
-
-
-def _logged_by_asyncio(work: Callable[[], object]) -> list[str]:
-    """Return what asyncio has to say on objects that it finds dropped, such as pending tasks and open sessions."""
-    records = _Records()
-    logger = logging.getLogger("asyncio")
-    logger.addHandler(records)
-    try:
-        work()
-    finally:
-        logger.removeHandler(records)
-    return records.texts
 
 
 def _raised(collect: Callable[[pytest.Config], None], config: pytest.Config) -> list[str]:
@@ -266,19 +262,12 @@ def _new_threads(allowed: Held) -> list[threading.Thread]:
     ]
 
 
-def _end(thread: threading.Thread, until: float) -> list[str]:
-    """Wait for a thread to end; return a line if it does not, and what asyncio says of what is dropped meanwhile.
-
-    That of a pool ends once the pool is collected, which another thread may have held until now.
-    """
-    said: list[str] = []
-    while True:
-        thread.join(max(0.0, min(_COLLECT_EVERY_S, until - time.monotonic())))
-        if not thread.is_alive():
-            return said
-        if time.monotonic() >= until:
-            return [*said, f"- {_thread(thread)}"]
-        said += _logged_by_asyncio(gc.collect)
+def _ends(thread: threading.Thread, until: float) -> bool:
+    """Wait for a thread; return False if it does not end. That of a pool ends once the pool is collected."""
+    while thread.is_alive() and (left_s := until - time.monotonic()) > 0:
+        thread.join(min(_COLLECT_EVERY_S, left_s))
+        gc.collect()
+    return not thread.is_alive()
 
 
 def _thread(thread: threading.Thread) -> str:

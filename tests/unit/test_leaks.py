@@ -209,6 +209,15 @@ async def test_leaks_a_future_with_an_error():
     circle[0].set_exception(ConnectionResetError())
 
 
+async def test_leaks_a_future_with_an_error_that_it_drops():
+    asyncio.get_running_loop().create_future().set_exception(ConnectionResetError())
+
+
+async def test_leaks_an_exception_in_a_callback():
+    asyncio.get_running_loop().call_soon(lambda: 1 / 0)
+    await asyncio.sleep(0)
+
+
 def test_leaks_a_task_that_is_dropped_while_a_thread_ends():
     loop = asyncio.new_event_loop()
     task = loop.create_task(asyncio.Event().wait(), name="held task")
@@ -264,6 +273,8 @@ EXPECTED = {
     "test_leaks_an_exception_in_a_thread": "ZeroDivisionError",
     "test_fails_and_leaks_a_socket": "unclosed <socket.socket",
     "test_leaks_a_future_with_an_error": "Future exception was never retrieved",
+    "test_leaks_a_future_with_an_error_that_it_drops": "Future exception was never retrieved",
+    "test_leaks_an_exception_in_a_callback": "Exception in callback",
 }
 
 
