@@ -1,6 +1,6 @@
 """Fault campaigns on each source: all error counts are zero, and each safeguard that is removed is noticed.
 
-Meanwhile, processes of this release are replaced by those of the next one, back, and again.
+In some, processes of this release are replaced meanwhile by those of the next one, back, and again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,12 @@ from tests.support.watchdog import CAMPAIGN
 pytestmark = [pytest.mark.slow, pytest.mark.weekly]
 
 HOSTS = 2
-FROM_THIS_RELEASE = ("--from", str(ROOT), "--hosts", str(HOSTS))
+FROM_THIS_RELEASE = ("--from", str(ROOT))
+UPGRADES = {"upgraded": 2 * HOSTS, "rolled back": HOSTS}
+FEW_FAULTS = (
+    *("--seed", "1", "--on-poison", "park", "--events", "600", "--rate", "20", "--hosts", str(HOSTS)),
+    *("--once", "--faults", "6", "--consumers", "16"),
+)
 
 # What every campaign with these faults meets, whatever its seed.
 MET = {
@@ -40,27 +45,39 @@ MET_ON_SQL = {"claim-taken-over", "delivered-again"}
 
 @CAMPAIGN
 async def test_a_campaign_with_every_kind_of_fault_ends_in_zeros(tmp_path: Path) -> None:
-    """Also when an operator releases parked keys, and discards events."""
-    summary = await assert_ends_in_zeros(tmp_path, "park", schedule.KINDS, {"discard", "release"})
+    """Also with an upgrade, and when an operator releases parked keys, and discards events."""
+    summary = await assert_ends_in_zeros(
+        tmp_path,
+        "park",
+        schedule.KINDS,
+        {"discard", "release"},
+        *FROM_THIS_RELEASE,
+        project=next_release(tmp_path / "next", READS_BOTH),
+    )
 
+    assert summary["upgrades"] == UPGRADES
     met = summary["edges"].keys()
     assert met <= edge_cases.COSMOS_KNOWN | edge_cases.BROKER_KNOWN
     assert met >= MET
 
 
 async def assert_ends_in_zeros(
-    folder: Path, policy: str, kinds: Collection[str], commands: Collection[str], *options: str
+    folder: Path,
+    policy: str,
+    kinds: Collection[str],
+    commands: Collection[str],
+    *options: str,
+    project: Path = ROOT,
 ) -> dict[str, Any]:
-    """Run a campaign with an upgrade in which each kind of fault is injected once; returns its summary."""
+    """Run a campaign in which each kind of fault is injected once; returns its summary."""
     code, summary, errors = await campaign(
         folder,
-        *(*FROM_THIS_RELEASE, "--seed", "7", "--on-poison", policy, "--events", "500", "--rate", "40"),
+        *("--seed", "7", "--on-poison", policy, "--events", "500", "--rate", "40", "--hosts", str(HOSTS)),
         *("--once", "--faults", str(len(kinds)), "--patience", "120", "--consumers", "16", *options),
-        project=next_release(folder / "next", READS_BOTH),
+        project=project,
     )
 
     assert {name: summary[name] for name in ERRORS} == dict.fromkeys(ERRORS, 0), errors
-    assert summary["upgrades"] == {"upgraded": 2 * HOSTS, "rolled back": HOSTS}
     assert (summary["live"], summary["policy"], summary["events"]) == (True, policy, 500), errors
     assert summary["quarantined"] == summary["expected_quarantined"] > 0
     assert summary["commands"].keys() >= commands
@@ -116,8 +133,7 @@ async def test_the_checker_detects_a_missing_safeguard(
 async def test_the_checker_detects_that_records_of_the_earlier_release_cannot_be_read(tmp_path: Path) -> None:
     code, summary, errors = await campaign(
         tmp_path,
-        *(*FROM_THIS_RELEASE, "--seed", "1", "--on-poison", "park", "--events", "600", "--rate", "20"),
-        *("--once", "--faults", "6", "--only", "kill-host", "--patience", "8", "--consumers", "16"),
+        *(*FROM_THIS_RELEASE, *FEW_FAULTS, "--only", "kill-host", "--patience", "8"),
         project=next_release(tmp_path / "next", REFUSES_OLD),
     )
 
@@ -155,6 +171,23 @@ async def test_a_campaign_on_sql_with_every_kind_of_fault_ends_in_zeros(tmp_path
     assert met >= MET_ON_SQL
     if has_blobs:
         assert summary["contents"] > 0
+
+
+@CAMPAIGN
+async def test_a_rolling_upgrade_on_sql_with_another_format_ends_in_zeros(tmp_path: Path) -> None:
+    """Parked keys are released meanwhile: where poison blocks, no process reads a record of the other release."""
+    code, summary, errors = await campaign(
+        tmp_path,
+        *(*FROM_THIS_RELEASE, *FEW_FAULTS, "--source", "sql", "--only", "kill-relay,stop-relay,kill-backend"),
+        *("--patience", "120"),
+        project=next_release(tmp_path / "next", READS_BOTH),
+    )
+
+    assert {name: summary[name] for name in ERRORS} == dict.fromkeys(ERRORS, 0), errors
+    assert (code, summary["live"]) == (0, True), errors
+    assert summary["quarantined"] == summary["expected_quarantined"]
+    assert summary["commands"]["release"] > 0
+    assert summary["upgrades"] == UPGRADES
 
 
 def test_a_seed_gives_the_same_schedule_on_sql_again_and_every_kind_strikes() -> None:
