@@ -184,6 +184,7 @@ def run(condition: Condition) -> Result:
                 command, cwd=root, env=environment, stdout=log, stderr=subprocess.STDOUT, umask=condition.umask
             )
             _, status, used = os.wait4(process.pid, 0)
+        # Without it, Popen takes the process for one that nobody has waited for.
         process.returncode = os.waitstatus_to_exitcode(status)
         return result_of(report, time.monotonic() - begin, used.ru_utime + used.ru_stime, process.returncode)
 

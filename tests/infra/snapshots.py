@@ -63,7 +63,7 @@ class Compiled:
         return self._deployments[key]
 
     def snapshot(self, infra: Path, template: str, file: str, given: Given) -> Snapshot:
-        """The same as the compiler's own snapshot."""
+        """Return the compiler's snapshot of a deployment."""
         of_file = self.parameters(infra, file, {}) if file else {}
         path = infra / template
         if path not in self._templates:

@@ -41,7 +41,7 @@ def source(compiler: Compiler) -> snapshots.Compiled:
 
 @pytest.mark.parametrize(("command", "pattern"), [("build", "*.bicep"), ("build-params", "*.bicepparam")])
 def test_every_file_compiles_without_a_warning(command: str, pattern: str, tmp_path: Path) -> None:
-    """Its linter's warnings are among them."""
+    """Warnings of the linter count."""
     ended = run_compiler(command, "--pattern", pattern, "--outdir", str(tmp_path), cwd=ROOT / "infra")
 
     assert (ended.returncode, ended.stderr) == (0, "")
