@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -12,9 +14,10 @@ import pytest
 from azure.core.exceptions import AzureError
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import CosmosClient
-from azure.cosmos.exceptions import CosmosBatchOperationError
+from azure.cosmos.exceptions import CosmosBatchOperationError, CosmosResourceNotFoundError
 
 from outbox_relay import inbox
+from outbox_relay.emulators.cosmos.provisioning import ContainerSpec, provision
 from outbox_relay.emulators.cosmos.server import CosmosServer
 from outbox_relay.emulators.testing import FaultClient
 from outbox_relay.inbox.parking import Cause, Claim, ParkedMessage
@@ -150,9 +153,31 @@ async def test_records_are_in_the_partition_of_the_effect_and_live_as_long_as_th
     notes = await documents(harness, "inboxHandled")
     assert [(note["partitionKey"], note["ttl"], note["key"]) for note in notes] == [("p", 3600, "key/?#\\")] * 2
     (progress,) = await documents(harness, "inboxProgress")
-    assert "ttl" not in progress
+    assert progress["ttl"] == -1
     assert await store.gaps() == [inbox.Gap("e" * 300, 2, 2, "key/?#\\", "events")]
     assert await harness.store.gaps() == []
+
+
+async def test_records_outlive_the_time_after_which_the_container_deletes_documents() -> None:
+    now = time.time()
+    async with CosmosServer(clock=lambda: now) as server, CosmosClient(server.endpoint, server.key) as client:
+        provision(server.account, [ContainerSpec.parse("consumer/state:/partitionKey:60")])
+        harness = InCosmos(client.get_database_client("consumer").get_container_client("state"))
+        await handle(harness, "e1", 1)
+        await handle(harness, "e3", 3)
+        for number in (1, 2):
+            await harness.store.park(
+                ParkedMessage.of(replace(message(f"p{number}"), sequence_number=number)), CAUSE
+            )
+        await harness.container.create_item({"id": "of a handler", "partitionKey": "k"})
+
+        now += 3600
+
+        assert not (await handle(harness, "e1", 1)).first
+        assert await harness.store.gaps() == [gap("k", 2, 2)]
+        assert [each.id for each in await harness.store.messages("events", "k")] == ["p1", "p2"]
+        with pytest.raises(CosmosResourceNotFoundError):
+            await harness.container.read_item("of a handler", "k")
 
 
 async def test_an_event_whose_count_is_deleted_meanwhile_comes_again(harness: InCosmos) -> None:

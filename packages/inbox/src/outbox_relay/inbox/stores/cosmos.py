@@ -288,13 +288,16 @@ class CosmosStore(CosmosParking):
         return await self._placed(note, partition)
 
     async def _placed(self, document: _Document, partition: Partition) -> _Document:
-        """Return a document with the properties of the partition key."""
+        """Return a document with the properties of the partition key, and that never expires unless it says so.
+
+        A default time to live of the container is for the handlers' documents.
+        """
         paths = await self._partition_paths()
         several = isinstance(partition, Sequence) and not isinstance(partition, str)
         values: Sequence[Any] = partition if several else [partition]  # type: ignore[assignment]
         if len(values) != len(paths):
             raise ValueError(f"The partition key has {len(paths)} parts; pass as many as `partition` to `once`.")
-        placed = dict(document)
+        placed = {"ttl": -1, **document}
         for path, value in zip(paths, values, strict=True):
             inner = placed
             for name in path[:-1]:
