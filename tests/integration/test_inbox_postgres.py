@@ -6,22 +6,26 @@ import asyncio
 import contextlib
 import re
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import psycopg
 import pytest
-from psycopg_pool import PoolTimeout
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import StaticPool
 
 from outbox_relay import inbox
-from outbox_relay.inbox.stores.sql.dialects import Postgres, Result, Statement
+from outbox_relay.inbox.parking import Cause, Kept, ParkedMessage
+from outbox_relay.inbox.stores.sql.dialects import Postgres, Result, Statement, run_async
+from outbox_relay.inbox.stores.sql.parking import Parked
 from outbox_relay.inbox.stores.sql.recording import migrations
 from tests.support.inbox_stores import Harness, InPostgres, InSqlAlchemy, gap, handle, message, pool_of
 from tests.support.pages import ROOT
@@ -84,10 +88,18 @@ async def test_late_events_of_an_entity_that_come_at_once_leave_the_gaps_that_th
     assert await harness.store.gaps() == [gap("k", 4, 4)]
 
 
-@pytest.mark.parametrize("level", ["read committed", "repeatable read", "serializable"])
-async def test_at_each_isolation_level_a_message_has_one_effect(postgres_database: str, level: str) -> None:
+LEVELS = ["read committed", "repeatable read", "serializable"]
+
+
+def pool_at(level: str, url: str) -> AbstractAsyncContextManager[AsyncConnectionPool[Any]]:
+    """A pool whose transactions have an isolation level."""
     options = f"-c default_transaction_isolation={level.replace(' ', chr(92) + ' ')}"
-    async with pool_of(postgres_database, kwargs={"options": options}) as pool:
+    return pool_of(url, kwargs={"options": options})
+
+
+@pytest.mark.parametrize("level", LEVELS)
+async def test_at_each_isolation_level_a_message_has_one_effect(postgres_database: str, level: str) -> None:
+    async with pool_at(level, postgres_database) as pool:
         harness = InPostgres(pool)
         await harness.store.prepare()
 
@@ -102,6 +114,41 @@ async def test_at_each_isolation_level_a_message_has_one_effect(postgres_databas
         async with asyncio.timeout(WATCHDOG_S):
             await asyncio.gather(*(delivered(f"e{index % 4}", index % 4) for index in range(16)))
         assert sorted(await harness.effects()) == ["e0", "e1", "e2", "e3"]
+
+
+def parked(identifier: str, number: int, key: str = "k") -> ParkedMessage:
+    return ParkedMessage.of(replace(message(identifier, number, key), sequence_number=number))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+async def test_at_each_isolation_level_what_is_set_aside_meanwhile_is_handed_over(
+    postgres_database: str, level: str
+) -> None:
+    async with pool_at(level, postgres_database) as pool:
+        store = inbox.PostgresStore(pool.connection)
+        await store.park(parked("e1", 1), Cause("poison"))
+        await store.release("events", "k")
+        claim = await store.claim("events", timedelta(minutes=1))
+        assert claim is not None
+        first = await store.next(claim)
+
+        async def following() -> ParkedMessage | None:
+            while True:  # as the receiver does after an error
+                try:
+                    return await store.next(claim, first)
+                except psycopg.errors.SerializationFailure:
+                    continue
+
+        async with store._transaction() as connection:
+            setting_aside = Parked(store._recording).set_aside(parked("e2", 2))
+            await run_async(partial(store._execute, connection), setting_aside)
+            following_it = asyncio.create_task(following())
+            await waits_for_a_lock(postgres_database)
+
+        found = await following_it
+        assert found is not None
+        assert found.id == "e2"
+        assert await store.next(claim, found) is None
 
 
 async def test_wherever_a_block_is_cancelled_its_connection_is_clean_and_its_effect_is_once(

@@ -218,12 +218,14 @@ class Parked:
             return "", self._dialect.text("", "id")
 
     def _lock(self, place: _Place) -> Operation[bool]:
-        """Lock the row of a key until the transaction ends; returns whether there is one."""
-        found = yield Statement(
-            f"select released from {self._keys}{self._dialect.hint} where {_PLACE}{self._dialect.for_update}",
-            place.columns,
-        )
-        return bool(found.rows)
+        """Lock the row of a key until the transaction ends; returns whether there is one.
+
+        It is written, not only locked: of two transactions at REPEATABLE READ, PostgreSQL refuses the second with
+        a serialization failure then. After a lock alone it would go on, and not see the messages of the first:
+        https://www.postgresql.org/docs/current/transaction-iso.html#XACT-REPEATABLE-READ.
+        """
+        locked = yield Statement(f"update {self._keys} set released = released where {_PLACE}", place.columns)
+        return bool(locked.changed)
 
     def _lock_or_create(self, place: _Place, cause: Cause) -> Operation[bool]:
         """Lock the row of a key; returns whether it was created for that."""
@@ -247,14 +249,13 @@ class Parked:
         raise LookupError("Others park and release the key all the time.")
 
     def _lock_claimed(self, claim: Claim) -> Operation[_Place]:
-        """Lock the row of a key. Raises ClaimLost if somebody else has claimed it, or it is not parked."""
+        """Lock the row of a claimed key, as `_lock`. Raises ClaimLost if the claim, or the row, is gone."""
         place = self._at(claim.topic, claim.key)
-        found = yield Statement(
-            f"select released from {self._keys}{self._dialect.hint} where {_PLACE} and token = ?"
-            f"{self._dialect.for_update}",
+        locked = yield Statement(
+            f"update {self._keys} set released = released where {_PLACE} and token = ?",
             (*place.columns, claim.token),
         )
-        if not found.rows:
+        if not locked.changed:
             raise ClaimLost
         return place
 
