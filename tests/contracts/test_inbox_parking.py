@@ -333,6 +333,20 @@ async def test_a_place_holds_its_key_until_it_is_discarded(store: Store) -> None
     assert await store.next(await claimed(store)) == replace(parked(2), attempts=1)
 
 
+async def test_the_content_of_a_message_is_not_taken_for_stored_when_its_place_is(store: Store) -> None:
+    """Delivered again, since the process ended before the message was in the dead-letter queue."""
+    place = replace(parked(2), message=None)
+    await store.park(parked(1), CAUSE)
+    assert await store.set_aside(place) is Kept.ASIDE
+
+    for again in (store.set_aside(parked(2)), store.park(parked(2), CAUSE)):
+        with pytest.raises(inbox.NotStorable, match="Only its place is kept"):
+            await again
+    assert await store.set_aside(place) is Kept.ASIDE
+    assert await store.set_aside(parked(1)) is Kept.ASIDE
+    assert await store.messages("events", "k") == [parked(1), place]
+
+
 def received(identifier: str, number: int, subscription: str, second: int, body: bytes = b"{}") -> ParkedMessage:
     """A message of the key `k`, as a subscription gives it."""
     return ParkedMessage.of(

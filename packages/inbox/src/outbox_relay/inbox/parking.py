@@ -20,6 +20,9 @@ FAILED = "handler-failed"
 EXHAUSTED = "deliveries-exhausted"
 NOT_STORABLE = "not-storable"
 
+ONLY_PLACE = "Only its place is kept: it could not be stored, or not be read, when it was delivered before."
+"""The text of NotStorable for a message whose place is stored already."""
+
 
 class Kept(Enum):
     """The outcome for a message that was to be set aside or parked.
@@ -278,14 +281,16 @@ class Parking(Protocol):
             ASIDE or HANDLED.
 
         Raises:
-            NotStorable: The message is too large, or has a value that the store cannot hold.
+            DeadLetter: The store cannot hold its key.
+            NotStorable: The message is too large, or has a value that the store cannot hold, or its place alone is
+                stored. Store its place then.
         """
 
     async def set_aside(self, message: ParkedMessage) -> Kept:
         """Set a message aside behind the others of its key, if its key is parked.
 
         Raises:
-            NotStorable: As `park`.
+            DeadLetter, NotStorable: As `park`.
         """
 
     # Released keys: what receivers do.

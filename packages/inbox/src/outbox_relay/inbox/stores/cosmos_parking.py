@@ -17,6 +17,7 @@ from uuid import uuid4
 
 from outbox_relay.inbox.errors import NotStorable
 from outbox_relay.inbox.parking import (
+    ONLY_PLACE,
     Cause,
     Claim,
     ClaimLost,
@@ -43,7 +44,10 @@ _AT_ONCE = 40
 _TRIES, _AGAIN_S = 50, 0.01
 # Messages of a key that have the same number: one for each subscription, and for each time that it was made anew.
 _TWINS = 1000
-_WITHOUT_MESSAGE = "c.topic, c.key, c.number, c.messageId, c.attempts, c.subscription, c.enqueuedAt"
+_WITHOUT_MESSAGE = (
+    "c.topic, c.key, c.number, c.messageId, c.attempts, c.subscription, c.enqueuedAt,"
+    " IS_NULL(c.message) AS isPlace"
+)
 
 _Operation: TypeAlias = tuple[str, tuple[Any, ...], dict[str, Any]]
 _Document: TypeAlias = dict[str, Any]
@@ -76,7 +80,7 @@ class CosmosParking(ABC):
 
     @abstractmethod
     async def _placed(self, document: _Document, partition: str) -> _Document:
-        """Return a document with the property of the partition key."""
+        """Return a document with the property of the partition key, and that never expires unless it says so."""
 
     @abstractmethod
     async def _read(self, identifier: str, partition: str) -> _Document | None:
@@ -289,13 +293,21 @@ class CosmosParking(ABC):
 
         The marker is written with each message of the key. So if it is still as it was read, what was read after
         it is right too, whatever replica has answered.
+
+        Raises:
+            NotStorable: As `Parking.park`.
         """
-        stored = [self._parked(each) for each in await self._near(message)]
-        if not any(message.is_repetition_of(each) for each in stored):
-            added = replace(message, position=position_among(stored, message))
-            return await self._add(added, _replaced(marker, {**marker, "messages": marker["messages"] + 1}))
-        is_current = await self._tried(message.key, [_replaced(marker, marker)])
-        return Kept.ASIDE if is_current else None
+        near = await self._near(message)
+        same = [each for each in near if message.is_repetition_of(self._parked(each))]
+        if not same:
+            position = position_among(map(self._parked, near), message)
+            grown = _replaced(marker, {**marker, "messages": marker["messages"] + 1})
+            return await self._add(replace(message, position=position), grown)
+        if not await self._tried(message.key, [_replaced(marker, marker)]):
+            return None
+        if same[0]["isPlace"] and message.message is not None:
+            raise NotStorable(ONLY_PLACE)
+        return Kept.ASIDE
 
     async def _near(self, message: ParkedMessage) -> list[_Document]:
         """Return the records that tell the position of a message: `position_among` is not given all."""

@@ -11,8 +11,10 @@ from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 from uuid import uuid4
 
+from outbox_relay.inbox.errors import NotStorable
 from outbox_relay.inbox.messages import Message
 from outbox_relay.inbox.parking import (
+    ONLY_PLACE,
     Cause,
     Claim,
     ClaimLost,
@@ -160,11 +162,14 @@ class MemoryParking:
         return Identity(message.topic, message.key, message.id) in self._handled
 
     def _add(self, row: _Row, message: ParkedMessage) -> Kept:
-        if not any(message.is_repetition_of(each) for each in row.messages.values()):
+        stored = next((each for each in row.messages.values() if message.is_repetition_of(each)), None)
+        if stored is None:
             # Through the text that other stores keep, so that tests see what that changes.
             kept = None if message.message is None else decode(encode(message.message))
             added = replace(message, message=kept, position=position_among(row.messages.values(), message))
             row.messages[added.order] = added
+        elif stored.message is None and message.message is not None:
+            raise NotStorable(ONLY_PLACE)
         return Kept.ASIDE
 
     def _claimed(self, claim: Claim) -> _Row:

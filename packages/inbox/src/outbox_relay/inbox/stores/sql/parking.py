@@ -9,8 +9,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from outbox_relay.inbox.errors import DeadLetter
+from outbox_relay.inbox.errors import DeadLetter, NotStorable
 from outbox_relay.inbox.parking import (
+    ONLY_PLACE,
     Cause,
     Claim,
     ClaimLost,
@@ -266,9 +267,17 @@ class Parked:
         return (yield from self._recording.is_handled(Identity(message.topic, message.key, identifier)))
 
     def _is_there(self, place: _Place, message: ParkedMessage) -> Operation[bool]:
+        """Return True if the message is stored. Raises NotStorable if its place alone is."""
         known = replace(message, id=self._id(message.id)[0])
-        same = yield from self._select(place, _NUMBER, (message.number,), None, content="null")
-        return any(known.is_repetition_of(each) for each in same)
+        for each in (yield from self._select(place, _NUMBER, (message.number,), None, content="null")):
+            if known.is_repetition_of(each):
+                is_place = f" and {_ONE} and message is null"
+                if message.message is not None and (
+                    yield from self._select(place, is_place, each.order, None, content="null")
+                ):
+                    raise NotStorable(ONLY_PLACE)
+                return True
+        return False
 
     def _position(self, place: _Place, message: ParkedMessage) -> Operation[int]:
         """Return the position of `position_among`, from few of the messages of the key."""
