@@ -466,7 +466,9 @@ async def test_a_connection_in_a_transaction_is_refused(postgres_database: str) 
             await store.prepare()
 
 
-async def test_a_key_that_the_databases_encoding_lacks_is_dead_lettered(postgres_server: PostgresServer) -> None:
+async def test_what_the_databases_encoding_lacks_is_dead_lettered_or_escaped(
+    postgres_server: PostgresServer,
+) -> None:
     name = "stores_latin1"
     with psycopg.connect(postgres_server.url("postgres"), autocommit=True) as owner:
         owner.execute(f"create database {name} encoding 'LATIN1' lc_collate 'C' lc_ctype 'C' template template0")
@@ -477,6 +479,26 @@ async def test_a_key_that_the_databases_encoding_lacks_is_dead_lettered(postgres
                 with pytest.raises(inbox.DeadLetter, match="invalid-identity"):
                     await handle(harness, "a", 1, key="Ł")
                 assert (await handle(harness, encoding, key="é")).first
+
+                with pytest.raises(inbox.DeadLetter, match="invalid-identity"):
+                    await harness.store.is_parked("events", "Ł")
+                key = f"é in {encoding}"
+                await harness.store.park(parked("Ł", 1, key), Cause("poison", "ValueError", "Łódź at the café"))
+                for _ in range(2):
+                    assert await harness.store.set_aside(parked("Ł2", 2, key)) is Kept.ASIDE
+                [row] = [each for each in await harness.store.keys() if each.key == key]
+                assert row.cause == Cause("poison", "ValueError", "\\u0141\\xf3d\\u017a at the caf\\xe9")
+                messages = await harness.store.messages("events", key)
+                assert [(each.id, each.message and each.message.id) for each in messages] == [
+                    ("", "Ł"),
+                    ("", "Ł2"),
+                ]
+                await harness.store.release("events", key)
+                claim = await harness.store.claim("events", timedelta(minutes=1))
+                assert claim is not None
+                await harness.store.fail(claim, Cause("again", "", "Ł"))
+                [row] = [each for each in await harness.store.keys() if each.key == key]
+                assert row.cause == Cause("again", "", "\\u0141")
     finally:
         postgres_server.drop_database(name)
 

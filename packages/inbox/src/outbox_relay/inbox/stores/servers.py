@@ -164,9 +164,6 @@ class SqlStore(SqlParking, Generic[ConnectionT]):
         async with self._transaction(writes=writes) as connection:
             return await run_async(partial(self._execute, connection), operation)
 
-    _unstorable: tuple[type[Exception], ...] = (UnicodeEncodeError,)
-    """The exceptions that the driver raises for a value that the database cannot hold."""
-
     _unmarked: tuple[type[Exception], ...] = ()
     """Exceptions of the driver if the mark of a transaction is not there."""
 

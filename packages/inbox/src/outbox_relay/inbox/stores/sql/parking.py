@@ -371,21 +371,28 @@ class SqlParking(ABC):
 
     _recording: Recording
 
+    _unstorable: tuple[type[Exception], ...] = (UnicodeEncodeError,)
+    """The exceptions that the driver raises for a value that the database cannot hold."""
+
     @abstractmethod
     async def transact(self, operation: Operation[ResultT]) -> ResultT:
         """Run an operation in a transaction of its own."""
 
     async def is_parked(self, topic: str, key: str) -> bool:
         """See `Parking.is_parked`."""
-        return await self.transact(self._parked.is_parked(topic, key))
+        return await self._first_storable(self._parked.is_parked(topic, key))
 
     async def park(self, message: ParkedMessage, cause: Cause) -> Kept:
         """See `Parking.park`."""
-        return await self.transact(self._parked.park(message, cause))
+        parked, plain, nameless = self._parked, cause.in_ascii(), replace(message, id="")
+        return await self._first_storable(
+            parked.park(message, cause), parked.park(message, plain), parked.park(nameless, plain)
+        )
 
     async def set_aside(self, message: ParkedMessage) -> Kept:
         """See `Parking.set_aside`."""
-        return await self.transact(self._parked.set_aside(message))
+        parked, nameless = self._parked, replace(message, id="")
+        return await self._first_storable(parked.set_aside(message), parked.set_aside(nameless))
 
     async def claim(self, topic: str, lasts: timedelta) -> Claim | None:
         """See `Parking.claim`."""
@@ -405,7 +412,8 @@ class SqlParking(ABC):
 
     async def fail(self, claim: Claim, cause: Cause) -> None:
         """See `Parking.fail`."""
-        await self.transact(self._parked.fail(claim, cause))
+        parked, plain = self._parked, cause.in_ascii()
+        await self._first_storable(parked.fail(claim, cause), parked.fail(claim, plain))
 
     async def keys(self) -> list[ParkedKey]:
         """See `Parking.keys`."""
@@ -432,6 +440,22 @@ class SqlParking(ABC):
     @property
     def _parked(self) -> Parked:
         return Parked(self._recording)
+
+    async def _first_storable(self, *operations: Operation[ResultT]) -> ResultT:
+        """Run the first of these operations whose texts the database's encoding has.
+
+        A message whose id the encoding lacks was never handled, so it is stored without the id.
+
+        Raises:
+            DeadLetter: It has those of none: `invalid-identity`.
+        """
+        for operation in operations:
+            try:
+                return await self.transact(operation)
+            except self._unstorable as error:
+                # Not the error's text: it may quote the value.
+                refusal = error
+        raise DeadLetter("invalid-identity", "The database's encoding lacks a character of the key.") from refusal
 
 
 def _texts(cause: Cause) -> tuple[str, str, str]:
