@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import logging
 import traceback
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
@@ -49,13 +49,14 @@ class KeyParker:
 
     Args:
         parking: Where keys are parked.
-        attempts: As of `Options`.
+        options: Those of the receiver.
         telemetry: Where it is reported.
     """
 
-    def __init__(self, parking: Parking, attempts: int, telemetry: Telemetry) -> None:
+    def __init__(self, parking: Parking, options: Options, telemetry: Telemetry) -> None:
         self._parking = parking
-        self._attempts = attempts
+        self._attempts = options.attempts
+        self._answer_s = options.answer_s
         self._telemetry = telemetry
         self._is_parked: bool | None = None
 
@@ -125,13 +126,13 @@ class KeyParker:
                 raise DeadLetter(NOT_STORABLE, str(refusal)) from refusal
             return kept
 
-    async def _asked(self, work: Awaitable[T], parked: ParkedMessage) -> T:
+    async def _asked(self, work: Coroutine[Any, Any, T], parked: ParkedMessage) -> T:
         """Return the store's answer, or raise its error about the message.
 
-        Raises NotKept if it does not answer.
+        Raises NotKept if it does not answer in time: another process may have stopped within a transaction.
         """
         try:
-            return await work
+            return await within(self._answer_s, work, "The store that parks keys")
         except (NotStorable, DeadLetter):
             raise
         except Exception as error:

@@ -20,7 +20,7 @@ class Options:
         retry_s: Pause before a failed message is delivered again; doubled with each delivery.
         retry_max_s: Maximum of that pause.
         answer_s: Time that the broker has to answer a request, in addition to `accept_s` or `idle_s`. Then the
-            connection is discarded and a new one is opened.
+            connection is discarded and a new one is opened. A store that parks keys has this time too.
         grace_s: Time that handlers have to finish after `stop()`; then they are cancelled.
         attempts: With `on_poison="park"`, number of failed deliveries after which a message parks its key. It must
             be less than the subscription's maximum delivery count, after which the broker dead-letters it.

@@ -191,7 +191,7 @@ class Session:
         self._handler = handler
         self._options = options
         self._telemetry = telemetry
-        self._aside = None if parking is None else KeyParker(parking, options.attempts, telemetry)
+        self._aside = None if parking is None else KeyParker(parking, options, telemetry)
         self._lock: Lock | None = None
         self._completions = Completions(receiver, self._answered)
 
