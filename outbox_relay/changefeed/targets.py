@@ -42,6 +42,7 @@ def execute(target: Any, insert: Insert) -> None:
     _check_size(insert)
     library = _library(target)
     if library == "sqlalchemy":
+        _check_pooled(target.connection() if callable(target.connection) else target)
         target.execute(_construct(insert))
         return
     _check_transaction(target)
@@ -65,6 +66,8 @@ async def execute_async(target: Any, insert: Insert) -> None:
     _check_size(insert)
     library = _library(target)
     if library == "sqlalchemy":
+        connection = target if hasattr(target, "sync_connection") else await target.connection()
+        _check_pooled(connection.sync_connection)
         await target.execute(_construct(insert))
         return
     _check_transaction(target)
@@ -93,13 +96,25 @@ def _check_size(insert: Insert) -> None:
 
 
 def _check_transaction(target: Any) -> None:
-    """Raise if the driver reports that the connection is in autocommit mode."""
+    """Raise if a connection or cursor is in autocommit mode, and no transaction is known to be open."""
     connection = getattr(target, "connection", target)
-    status = getattr(getattr(connection, "info", None), "transaction_status", None)
+    _check(connection, connection)
+
+
+def _check_pooled(connection: Any) -> None:
+    """Raise as `_check_transaction` for a connection of SQLAlchemy."""
+    pooled = connection.connection
+    _check(pooled.dbapi_connection, pooled.driver_connection)
+
+
+def _check(connection: Any, driver: Any) -> None:
+    # Only psycopg and psycopg2 say whether a transaction is open; with the others, BEGIN is no way around this.
+    status = getattr(getattr(driver, "info", None), "transaction_status", _IDLE)
     if getattr(connection, "autocommit", False) is True and status == _IDLE:
         raise ArgumentError(
             "the connection is in autocommit mode and no transaction is open, so the event and its row in the "
-            "outbox are not committed together. Insert both within one: with connection.transaction(): …"
+            "outbox are not committed together. Insert both within one: turn autocommit off, or with psycopg, "
+            "with connection.transaction(): …"
         )
 
 

@@ -156,6 +156,36 @@ def test_a_connection_that_commits_by_itself_is_refused_unless_a_transaction_is_
     assert len(outbox(written)) == 1
 
 
+async def test_a_connection_of_sqlalchemy_that_commits_by_itself_is_refused(
+    written: Service, engine: sqlalchemy.Engine
+) -> None:
+    alone = engine.execution_options(isolation_level="AUTOCOMMIT")
+    with alone.connect() as connection:
+        with pytest.raises(ArgumentError, match="autocommit"):
+            append(connection, TABLE, 0, key())
+        connection.exec_driver_sql("begin")
+        append(connection, TABLE, 0, key())
+        connection.exec_driver_sql("commit")
+    with Session(alone) as session, pytest.raises(ArgumentError, match="autocommit"):
+        append(session, TABLE, 0, key())
+    made = create_async_engine(engine.url, isolation_level="AUTOCOMMIT")
+    try:
+        async with made.connect() as one, AsyncSession(made) as other:
+            for target in (one, other):
+                with pytest.raises(ArgumentError, match="autocommit"):
+                    await changefeed.append_async(target, TABLE, 0, key())
+    finally:
+        await made.dispose()
+
+    assert len(outbox(written)) == 1
+
+
+def test_a_connection_of_a_driver_that_tells_of_no_transaction_is_refused_in_autocommit_mode() -> None:
+    connection = type("Connection", (), {"__module__": "pyodbc", "autocommit": True})()
+    with pytest.raises(ArgumentError, match="turn autocommit off"):
+        append(connection, TABLE, 0, key())
+
+
 def test_what_is_no_connection_is_refused() -> None:
     with pytest.raises(ArgumentError, match=r"builtins\.dict is not known.*psycopg.*SQLAlchemy"):
         append({}, TABLE, 0, key())
