@@ -605,9 +605,12 @@ begin
         @shard_id, @before, @rows, @low_water, @deleted output, @last output, @held_by output;
     if @deleted > 0
     begin
-        update changefeed.low_water set ulid = @last where table_name = @table and shard_id = @shard_id;
-        if @@rowcount = 0
-            insert into changefeed.low_water (table_name, shard_id, ulid) values (@table, @shard_id, @last);
+        -- Never back: where names are compared without case, another one's lock may be of another name.
+        update changefeed.low_water set ulid = @last
+        where table_name = @table and shard_id = @shard_id and ulid < @last;
+        insert into changefeed.low_water (table_name, shard_id, ulid)
+        select @table, @shard_id, @last where not exists (
+            select 1 from changefeed.low_water where table_name = @table and shard_id = @shard_id);
         -- A feed may have been filled by hand, without a last position given: with its rows gone, cursors behind them
         -- would be refused, and later events get positions before them.
         set @text = concat(N'
