@@ -429,6 +429,43 @@ async def test_a_cursor_whose_answer_was_lost_is_never_moved_back(site: Site) ->
     assert site.topic.accepted == {"k": ["e1", "e2", "e3"]}
 
 
+async def test_a_cursor_that_was_not_stored_is_stored_when_the_shard_is_begun_again(site: Site) -> None:
+    """Nothing new has to come for it: after the duplicate detection window, the event would be sent again."""
+    refused = asyncio.Event()
+
+    class Away(Recorded):
+        """Refuses to store a cursor, as a database that is switched over."""
+
+        async def execute(self, statement: Statement, /) -> Result:
+            if "set last_ulid" in statement.sql:
+                refused.set()
+                raise DatabaseError("the database is away", lost=True)
+            return await super().execute(statement)
+
+    async def connecting() -> AsyncSession:
+        return Away(await connect(site.settings))
+
+    there, site.connect = site.connect, connecting  # type: ignore[method-assign]
+    await site.outbox.commit(event("e1", "k"))
+    consumer, stored = AsyncConsumer(site.session, TABLE, CONSUMER), Stored()
+    shard = site.shard_of(await consumer.take((await consumer.claims([0]))[0], "this test"), stored)
+    running = asyncio.create_task(shard.run())
+    await refused.wait()
+    shard.stop()
+    await running
+    assert (await site.claim()).cursor == START
+
+    # As by the worker, whose claim it still is.
+    site.connect = there  # type: ignore[method-assign]
+    again = site.shard_of(await site.claim(), stored)
+    running = asyncio.create_task(again.run())
+    await site.until_cursor(lambda cursor: cursor > START)
+    again.stop()
+    await running
+
+    assert site.topic.accepted == {"k": ["e1"]}
+
+
 async def test_a_lone_event_is_read_and_stored_by_one_statement_each(site: Site) -> None:
     opened: list[Recorded] = []
 

@@ -83,12 +83,14 @@ class Shard:
         self._poll_delay_s = min(poll_delay_s, _LONGEST_WAIT_S)
         self._stored = stored
         # Where this process had the claim before, not from where somebody else may have moved the cursor to.
-        self._cursor = stored.expected(claim)[-1]
+        expected = stored.expected(claim)
+        self._cursor = expected[-1]
         # Number of events behind it that the former owner may have attempted: a page has at most as many.
         self._taken_over = page_size
         # The end of a page that was published, while its cursor may not be stored. It is stored before another
         # page is read: a shorter one, read again from the cursor before, would move the stored cursor back.
-        self._published: bytes | None = None
+        # This process may have begun to store it before it gave the claim up as lost.
+        self._published: bytes | None = self._cursor if len(expected) > 1 else None
         self._stopping = asyncio.Event()
         self._successor: str | None = None
         # When the first event of the page under way was committed; without one, when the feed was last looked at.
