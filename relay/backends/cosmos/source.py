@@ -248,8 +248,9 @@ def in_commit_order(documents: Sequence[SourceDocument]) -> Sequence[SourceDocum
 
     All documents of one transaction have the same `_lsn`, and the change feed does not specify their order
     (https://learn.microsoft.com/azure/cosmos-db/change-feed). An event's own `order`, its place within the
-    commit, does. If a document of the transaction has none, those that have a `sequence` are in its order, and the
-    others keep the places that the feed gave them.
+    commit, does. If a document of its partition key in the transaction has none, those that have a `sequence` are
+    in its order, and the others keep the places that the feed gave them. Transactions of other keys may have the
+    same `_lsn`: in a partition that was merged, it is of one of the partitions before.
     """
     lsns = [document.stored.get("_lsn") for document in documents]
     if all(one != other or one is None for one, other in pairwise(lsns)):
@@ -258,16 +259,26 @@ def in_commit_order(documents: Sequence[SourceDocument]) -> Sequence[SourceDocum
     for lsn, members in groupby(documents, lambda document: document.stored.get("_lsn")):
         transaction = list(members)
         if lsn is not None and len(transaction) > 1:
-            places = _numbered(transaction, "order")
-            if len(places) < len(transaction):
-                places = _numbered(transaction, "sequence")
-            for place, document in zip(sorted(places), [transaction[each] for each in places], strict=True):
-                transaction[place] = document
+            for of_key in _places_by_key(transaction):
+                places = _numbered(transaction, of_key, "order")
+                if len(places) < len(of_key):
+                    places = _numbered(transaction, of_key, "sequence")
+                for place, document in zip(sorted(places), [transaction[each] for each in places], strict=True):
+                    transaction[place] = document
         ordered += transaction
     return ordered
 
 
-def _numbered(documents: Sequence[SourceDocument], name: str) -> list[int]:
-    """Return the places of those whose field of this name is a whole number, by that number."""
-    numbers = ((document.fields.get(name), place) for place, document in enumerate(documents))
+def _places_by_key(documents: Sequence[SourceDocument]) -> Iterable[list[int]]:
+    """Return the places of the documents of each partition key; of those without one, together."""
+    places: dict[str | None, list[int]] = {}
+    for place, document in enumerate(documents):
+        key = document.fields.get("partitionKey")
+        places.setdefault(key if isinstance(key, str) else None, []).append(place)
+    return places.values()
+
+
+def _numbered(documents: Sequence[SourceDocument], places: Iterable[int], name: str) -> list[int]:
+    """Return those of the places whose document has a whole number in this field, by that number."""
+    numbers = ((documents[place].fields.get(name), place) for place in places)
     return [place for _, place in sorted((number, place) for number, place in numbers if type(number) is int)]

@@ -97,6 +97,15 @@ def test_where_all_have_an_order_the_sequence_does_not_count() -> None:
     assert ids(numbered("2", 1, order=1), numbered("1", 5, order=0)) == ["1", "2"]
 
 
+def test_a_commit_of_another_key_with_the_same_lsn_does_not_count() -> None:
+    """As in a partition that was merged, whose items keep the numbers of the partitions before."""
+    events = (of_commit("2", 7, 1), of_commit("x", 7, partition_key="b"), of_commit("1", 7, 0))
+    assert ids(*events) == ["1", "x", "2"]
+
+    both = (numbered("2", 1, order=1), numbered("x", 9, partitionKey="b"), numbered("1", 5, order=0))
+    assert ids(*both) == ["1", "x", "2"]
+
+
 def test_documents_without_an_lsn_keep_their_order() -> None:
     unplaced = of_commit("2", None, 1), of_commit("1", None, 0)
 
