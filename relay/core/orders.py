@@ -29,6 +29,7 @@ from relay.core.errors import QuarantineError, SourceError, first_line
 from relay.core.events import Event, EventName, Reason, Received, Rejected
 from relay.core.fence import Settled
 from relay.core.holds import KEPT_S, NOTHING, Holds, Order
+from relay.core.place import version_of
 from relay.telemetry.stream import logger_of
 
 if TYPE_CHECKING:
@@ -73,6 +74,8 @@ class Orders:
         self._settled = settled
         self._read: Holds | None = None
         self._set_aside: dict[EventName, tuple[Order, ...]] = {}
+        # Versions of documents without a name that are stored: nothing else tells the next attempt.
+        self._stored: dict[str, bool] = {}
         self._begun: dict[str, bool] = {}
         self._unreadable_until = 0.0
 
@@ -120,13 +123,18 @@ class Orders:
         # The answer may be lost: what may be stored must not be published by the next attempt. What is parked with
         # its key waits for the next attempt's look at that.
         self._note([item for item in rejected if item.reason is not Reason.KEY_PARKED], carried_out=False)
-        for part in _parts(rejected):
+        for part in _parts(
+            [item for item in rejected if item.name is not None or _version(item) not in self._stored]
+        ):
             await self._quarantine.store(part, invocation_id, park=self._policy is OnPoison.PARK, check=check)
             self._note(part, carried_out=True)
 
     def _note(self, rejected: Sequence[Rejected], *, carried_out: bool) -> None:
         for item in rejected:
-            if item.name is not None:
+            if item.name is None:
+                if carried_out:
+                    _remember(self._stored, _version(item), True)
+            else:
                 order = Order.to_store(item, carried_out=carried_out)
                 # A page may have several versions of an event.
                 others = (each for each in self._set_aside.get(item.name, ()) if each.place != order.place)
@@ -213,6 +221,12 @@ def _is_old_enough(received: Received) -> bool:
         return False
     # The first was committed first.
     return (received.events[0].committed_at or 0) <= time.time() - _UNTRIED_S
+
+
+def _version(item: Rejected) -> str:
+    """Return what tells a document from its other versions, and a row from equal ones."""
+    document = item.document
+    return version_of(document.stored) if document.placed is None else str(document.place)
 
 
 def _parts(rejected: Sequence[Rejected]) -> Iterator[list[Rejected]]:

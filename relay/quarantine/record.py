@@ -198,21 +198,28 @@ async def create(items: Writable, record: Mapping[str, Any]) -> bool:
 
 
 async def in_parts(items: Writable, record: Mapping[str, Any]) -> dict[str, Any]:
-    """Write the JSON text of a record's document into items of its own; returns the record without it."""
+    """Write the JSON text of a record's document into items of its own; returns the record without it.
+
+    A part that an earlier attempt has written is not sent again, so that attempts of limited time get further.
+    """
     text = jsontext.encode(record["document"]).decode()
     parts = [text[start : start + _PART_CHARACTERS] for start in range(0, len(text), _PART_CHARACTERS)]
     for number, part in enumerate(parts):
-        await create(
-            items,
-            {
-                "id": part_id(record["id"], number),
-                "partitionKey": record["partitionKey"],
-                "type": PART_TYPE,
-                "recordId": record["id"],
-                "part": number,
-                "text": part,
-            },
-        )
+        identifier = part_id(record["id"], number)
+        try:
+            await items.touch(identifier, record["partitionKey"])
+        except ItemNotFound:
+            await create(
+                items,
+                {
+                    "id": identifier,
+                    "partitionKey": record["partitionKey"],
+                    "type": PART_TYPE,
+                    "recordId": record["id"],
+                    "part": number,
+                    "text": part,
+                },
+            )
     head = {name: value for name, value in record.items() if name != "document"}
     return {**head, "documentParts": len(parts)}
 

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -378,3 +379,31 @@ def test_a_quarantine_that_cannot_be_read_is_warned_of_and_asked_again_after_a_w
         assert len(caplog.records) == 1
 
     virtual_time.run(attempts())
+
+
+async def test_documents_without_a_name_are_stored_once_however_often_the_attempt_is_cut_off() -> None:
+    class CutOff(InMemoryQuarantine):
+        """Stores one part in each attempt."""
+
+        parts = 0
+
+        async def store(self, rejected: Sequence[Rejected], /, invocation_id: str, **options: Any) -> None:
+            self.parts += 1
+            if self.parts > 1:
+                raise QuarantineError("cut off")
+            await super().store(rejected, invocation_id, **options)
+
+    quarantine = CutOff()
+    orders = Orders(quarantine, OnPoison.SKIP, InMemorySource().passed_positions)
+    documents = ({"id": f"e{number}", "type": "domainEvent"} for number in range(250))
+    without_key = rejected(Reason.PARTITION_KEY_MISSING, *documents)
+    assert without_key[0].name is None
+
+    for _ in range(2):
+        quarantine.parts = 0
+        with pytest.raises(QuarantineError):
+            await orders.store(without_key, "i1", lambda: None)
+    quarantine.parts = 0
+    await orders.store(without_key, "i1", lambda: None)
+
+    assert [each.position for each in quarantine.records] == list(range(250))

@@ -12,7 +12,7 @@ import pytest
 from relay.core.documents import SourceDocument
 from relay.core.errors import StoreError
 from relay.core.events import Reason, Rejected
-from relay.quarantine.items import ItemTooLarge
+from relay.quarantine.items import Item, ItemTooLarge
 from relay.quarantine.record import NO_PARTITION_KEY, create, hold, record_of
 from tests.support.in_memory_items import InMemoryItems
 from tests.support.outbox import event
@@ -137,22 +137,58 @@ async def test_another_refusal_is_not_answered_with_parts(items: InMemoryItems) 
 async def test_an_attempt_that_broke_off_between_two_parts_is_taken_up(items: InMemoryItems) -> None:
     document = event("e", "k", text="x" * 2_200_000)
     made = record(document)
+    # Neither the whole nor the first part is there; the first part is created.
     items.answers = [None, None, None, StoreError("busy")]
     with pytest.raises(StoreError):
         await create(items, made)
 
+    # The whole is refused again, the first part is there: the next request is about the second one.
+    items.answers = [None, None, StoreError("busy")]
+    with pytest.raises(StoreError):
+        await create(items, made)
     assert await create(items, made)
 
     assert (await whole(items))[0] == document
 
 
+async def test_however_few_parts_an_attempt_stores_the_next_one_stores_others(items: InMemoryItems) -> None:
+    document = event("e", "k", text="x" * 2_200_000)
+    made = record(document)
+
+    class Slow(InMemoryItems):
+        """Counts the characters that it was sent, and is cut off with the second part."""
+
+        sent = 0
+
+        async def create(self, item: Item, /) -> None:
+            self.sent += len(item.get("text", ""))
+            if self.sent > 300_000:
+                raise StoreError("cut off")
+            await super().create(item)
+
+    slow = Slow()
+    attempts = 0
+    while True:
+        attempts, slow.sent = attempts + 1, 0
+        try:
+            await create(slow, made)
+        except StoreError:
+            assert attempts < 20
+            continue
+        break
+
+    content, parts = await whole(slow)
+    assert content == document
+    assert attempts == parts / 2 + parts % 2 * 0.5
+
+
 async def test_what_is_refused_in_parts_too_is_an_error(items: InMemoryItems) -> None:
-    items.answers = [ItemTooLarge("too large"), ItemTooLarge("too large")]
+    items.answers = [ItemTooLarge("too large"), None, ItemTooLarge("too large")]
 
     with pytest.raises(StoreError):
         await create(items, record(event("e", "k")))
 
-    items.answers = [ItemTooLarge("too large"), None, ItemTooLarge("too deep")]
+    items.answers = [ItemTooLarge("too large"), None, None, ItemTooLarge("too deep")]
     with pytest.raises(StoreError):
         await create(items, record(event("f", "k")))
 
