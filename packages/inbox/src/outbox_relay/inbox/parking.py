@@ -62,13 +62,6 @@ class Cause:
             return cls(error.reason, name, error.description)
         return cls(FAILED, name, sendable(str(error)))
 
-    def in_ascii(self) -> Cause:
-        """Return it with escapes such as `\\u0141`, for a database whose encoding lacks a character."""
-        reason, error, detail = (
-            text.encode("ascii", "backslashreplace").decode() for text in (self.reason, self.error, self.detail)
-        )
-        return Cause(reason, error, detail)
-
 
 @dataclass(frozen=True, slots=True)
 class ParkedMessage:

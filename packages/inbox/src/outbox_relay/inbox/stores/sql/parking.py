@@ -384,7 +384,7 @@ class SqlParking(ABC):
 
     async def park(self, message: ParkedMessage, cause: Cause) -> Kept:
         """See `Parking.park`."""
-        parked, plain, nameless = self._parked, cause.in_ascii(), replace(message, id="")
+        parked, plain, nameless = self._parked, _in_ascii(cause), replace(message, id="")
         return await self._first_storable(
             parked.park(message, cause), parked.park(message, plain), parked.park(nameless, plain)
         )
@@ -412,7 +412,7 @@ class SqlParking(ABC):
 
     async def fail(self, claim: Claim, cause: Cause) -> None:
         """See `Parking.fail`."""
-        parked, plain = self._parked, cause.in_ascii()
+        parked, plain = self._parked, _in_ascii(cause)
         await self._first_storable(parked.fail(claim, cause), parked.fail(claim, plain))
 
     async def keys(self) -> list[ParkedKey]:
@@ -456,6 +456,14 @@ class SqlParking(ABC):
                 # Not the error's text: it may quote the value.
                 refusal = error
         raise DeadLetter("invalid-identity", "The database's encoding lacks a character of the key.") from refusal
+
+
+def _in_ascii(cause: Cause) -> Cause:
+    """Return the cause with escapes such as `\\u0141`, for a database whose encoding lacks a character."""
+    reason, error, detail = (
+        text.encode("ascii", "backslashreplace").decode() for text in (cause.reason, cause.error, cause.detail)
+    )
+    return Cause(reason, error, detail)
 
 
 def _texts(cause: Cause) -> tuple[str, str, str]:
