@@ -730,7 +730,10 @@ async def test_what_an_earlier_version_has_parked_is_handed_over_first_and_once(
 
     again = replace(message(9), subscription="all")  # it was not completed before the update
     assert await store.set_aside(ParkedMessage.of(again)) is Kept.ASIDE
-    assert await store.set_aside(received("k-7", 7, "all", 10)) is Kept.ASIDE  # a place has no time
+    unreadable = received("k-7", 7, "all", 10)  # a place has no time
+    with pytest.raises(inbox.NotStorable):
+        await store.set_aside(unreadable)
+    assert await store.set_aside(replace(unreadable, message=None)) is Kept.ASIDE
     for identifier, number in (("new-1", 1), ("new-8", 8), ("new-9", 9)):  # of a subscription that was made anew
         assert await store.set_aside(received(identifier, number, "all", 30)) is Kept.ASIDE
     assert await ids(store) == ["k-7", "k-8", "k-9", "new-1", "new-8", "new-9"]

@@ -98,7 +98,7 @@ def test_where_all_have_an_order_the_sequence_does_not_count() -> None:
 
 
 def test_a_commit_of_another_key_with_the_same_lsn_does_not_count() -> None:
-    """As in a partition that was merged, whose items keep the numbers of the partitions before."""
+    """In a partition that was merged, items keep the numbers of the partitions before."""
     events = (of_commit("2", 7, 1), of_commit("x", 7, partition_key="b"), of_commit("1", 7, 0))
     assert ids(*events) == ["1", "x", "2"]
 
