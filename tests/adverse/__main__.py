@@ -31,7 +31,8 @@ from tests.support.pythons import other_pythons
 ROOT = Path(__file__).resolve().parents[2]
 LOGS = ROOT / ".local" / "adverse"
 
-_BUSY = "while True: pass"
+# Until the process that started it has ended, by whatever signal.
+_BUSY = "import os; parent = os.getppid()\nwhile os.getppid() == parent: pass"
 _PROCESSES = "4"
 _AT_ONCE = 2
 
