@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -19,7 +18,7 @@ from azure.cosmos.exceptions import CosmosBatchOperationError, CosmosResourceNot
 from outbox_relay import inbox
 from outbox_relay.emulators.cosmos.provisioning import ContainerSpec, provision
 from outbox_relay.emulators.cosmos.server import CosmosServer
-from outbox_relay.emulators.testing import FaultClient
+from outbox_relay.emulators.testing import FaultClient, ManualClock
 from outbox_relay.inbox.parking import Cause, Claim, ParkedMessage
 from tests.support.inbox_stores import InCosmos, cosmos_container, gap, handle, message
 from tests.support.watchdog import WATCHDOG_S
@@ -159,8 +158,8 @@ async def test_records_are_in_the_partition_of_the_effect_and_live_as_long_as_th
 
 
 async def test_records_outlive_the_time_after_which_the_container_deletes_documents() -> None:
-    now = time.time()
-    async with CosmosServer(clock=lambda: now) as server, CosmosClient(server.endpoint, server.key) as client:
+    clock = ManualClock(1_770_634_800.0)
+    async with CosmosServer(clock=clock) as server, CosmosClient(server.endpoint, server.key) as client:
         provision(server.account, [ContainerSpec.parse("consumer/state:/partitionKey:60")])
         harness = InCosmos(client.get_database_client("consumer").get_container_client("state"))
         await handle(harness, "e1", 1)
@@ -171,7 +170,7 @@ async def test_records_outlive_the_time_after_which_the_container_deletes_docume
             )
         await harness.container.create_item({"id": "of a handler", "partitionKey": "k"})
 
-        now += 3600
+        clock.now += 3600
 
         assert not (await handle(harness, "e1", 1)).first
         assert await harness.store.gaps() == [gap("k", 2, 2)]

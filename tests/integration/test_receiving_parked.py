@@ -204,23 +204,6 @@ async def test_a_message_whose_place_alone_is_stored_is_dead_lettered_when_it_co
     assert [each.number for each in await consumer.store.messages(QUEUE, "k")] == [1, 2]
 
 
-async def test_a_store_that_does_not_answer_holds_a_message_up_only_for_its_time(servicebus: Broker) -> None:
-    class Stuck(inbox.MemoryStore):
-        asked = 0
-
-        async def is_parked(self, topic: str, key: str) -> bool:
-            self.asked += 1
-            if self.asked == 1:
-                await forever()  # as when another process has stopped while it held the key's row
-            return await super().is_parked(topic, key)
-
-    consumer = Consumer()
-    consumer.store = Stuck()
-    servicebus.publish("k", count=2)
-    async with servicebus.receiving(consumer.handle, parking=consumer.store, **QUICK, answer_s=2.0, retry_s=0.0):
-        await consumer.until_handled(k=[1, 2])
-
-
 async def test_a_receiver_that_stops_gives_a_released_key_back_at_once(servicebus: Broker) -> None:
     consumer = Consumer()
     inside, leave = asyncio.Event(), asyncio.Event()
