@@ -269,15 +269,13 @@ class Parked:
     def _is_there(self, place: _Place, message: ParkedMessage) -> Operation[bool]:
         """Return True if the message is stored. Raises NotStorable if its place alone is."""
         known = replace(message, id=self._id(message.id)[0])
-        for each in (yield from self._select(place, _NUMBER, (message.number,), None, content="null")):
-            if known.is_repetition_of(each):
-                is_place = f" and {_ONE} and message is null"
-                if message.message is not None and (
-                    yield from self._select(place, is_place, each.order, None, content="null")
-                ):
-                    raise NotStorable(ONLY_PLACE)
-                return True
-        return False
+        same = yield from self._select(place, _NUMBER, (message.number,), None, content="null")
+        stored = next((each for each in same if known.is_repetition_of(each)), None)
+        if stored is None or message.message is None:
+            return stored is not None
+        if (yield from self._select(place, f" and {_ONE} and message is null", stored.order, 1, content="null")):
+            raise NotStorable(ONLY_PLACE)
+        return True
 
     def _position(self, place: _Place, message: ParkedMessage) -> Operation[int]:
         """Return the position of `position_among`, from few of the messages of the key."""
